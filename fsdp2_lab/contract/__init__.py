@@ -1,0 +1,1 @@
+"""What both sides agree on: settings, records, errors, places. Imports neither torch nor IPython."""

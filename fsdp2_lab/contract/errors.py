@@ -1,0 +1,29 @@
+"""Errors a person reads: the message is the whole story, so no traceback of ours goes with it."""
+
+
+class LabError(Exception):
+    """A mistake the reader can mend: one sentence naming the value, what was expected, what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython calls this hook instead of printing the frames between the cell and the raise.
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UsageError(LabError):
+    """A setting, name or folder that cannot be used; raised before any rank starts where it can be known."""
+
+
+class StageFailed(LabError):
+    """A launch that did not end well.
+
+    `run` is the `Run` with all that was recorded up to then; `run.error` has rank, type, message and
+    traceback of the rank that failed first.
+    """
+
+    def __init__(self, message: str, run):
+        super().__init__(message)
+        self.run = run
+
+
+class StageTimeout(StageFailed):
+    """A launch that its deadline ended."""

@@ -1,0 +1,97 @@
+"""The knobs common to all scripts: one dataclass, read from the command line and checked in one place."""
+
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+
+from .errors import UsageError
+from .models import ModelSource, find_model
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _knob(default, text: str):
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass
+class Settings:
+    """What a run is asked to do. Dtypes go by torch's names; `auto` is decided on the rank, by its device."""
+
+    model: str = _knob("byte-llama", "built-in name, or a Hugging Face config or checkpoint folder")
+    weights: str = _knob("auto", "auto (the model's own checkpoint if there is one), random, or a safetensors folder")
+    batch: int = _knob(4, "sequences per rank and step")
+    seq: int = _knob(128, "tokens per sequence")
+    steps: int = _knob(20, "training steps")
+    lr: float = _knob(3e-4, "learning rate of AdamW")
+    param_dtype: str = _knob("float32", "dtype of the sharded parameters, the optimizer's master copy")
+    compute_dtype: str = _knob("auto", "dtype of forward and backward; auto: bfloat16 on CUDA, float32 on a CPU")
+    checkpointing: bool = _knob(True, "activation checkpointing, true or false")
+    reshard: bool = _knob(True, "free gathered parameters after forward, true or false")
+    seed: int = _knob(0, "seed of random weights and of the order of the data")
+
+    def check(self) -> ModelSource:
+        """Check every value against its range and the model's limits; return where the model comes from.
+
+        Raises `UsageError` for the first value that cannot be used.
+        """
+        for name in ("batch", "seq", "steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name} {getattr(self, name)}: expected a whole number from 1 up.")
+        if not 0 < self.lr < float("inf"):
+            raise UsageError(f"--lr {self.lr}: expected a number above 0.")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"--seed {self.seed}: expected a whole number from 0 to 2**63 - 1.")
+        for name, extra in (("param_dtype", ()), ("compute_dtype", ("auto",))):
+            allowed = (*DTYPES, *extra)
+            if getattr(self, name) not in allowed:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} {getattr(self, name)}: expected one of {', '.join(allowed)}.")
+        source = find_model(self.model, self.weights)
+        if source.max_seq and self.seq > source.max_seq:
+            raise UsageError(f"--seq {self.seq}: {self.model} has positions for {source.max_seq} tokens at most.")
+        return source
+
+
+def parse_settings(argv: list[str], **defaults) -> Settings:
+    """Settings from a command line, checked; `defaults` stand in for ours where an option is absent.
+
+    Raises `UsageError` for an unknown option or a bad value.
+    """
+    settings, unknown = _parser().parse_args_into_dataclasses(
+        to_argv(defaults) + argv, return_remaining_strings=True, look_for_args_file=False
+    )
+    if unknown:
+        known = ", ".join("--" + knob.name.replace("_", "-") for knob in fields(Settings))
+        raise UsageError(f"Unknown setting {unknown[0]!r}. Settings are {known}.")
+    settings.check()
+    return settings
+
+
+def to_argv(options: dict) -> list[str]:
+    """The command line a person would type for these settings: `{"batch": 8}` gives `["--batch", "8"]`."""
+    argv = []
+    for name, value in options.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        argv += [f"--{name.replace('_', '-')}", text]
+    return argv
+
+
+def describe(settings: Settings) -> dict:
+    """Settings as JSON: names to plain values."""
+    return {name: _plain(value) for name, value in asdict(settings).items()}
+
+
+def _plain(value):
+    # A rank has turned dtype names into torch dtypes; `torch.float32` goes back to `float32`.
+    return value if isinstance(value, bool | int | float | str) else str(value).removeprefix("torch.")
+
+
+@cache
+def _parser():
+    from transformers import HfArgumentParser  # half a second; only who parses pays for it
+
+    class Parser(HfArgumentParser):
+        def error(self, message):
+            raise UsageError(f"{message[0].upper()}{message[1:].rstrip('.')}.")
+
+    return Parser(Settings, allow_abbrev=False)

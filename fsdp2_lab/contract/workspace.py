@@ -1,0 +1,101 @@
+"""Where scripts, runs and checkpoints live, and which names may become paths there."""
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from .errors import UsageError
+
+HOME_VARIABLE = "FSDP2_LAB_HOME"
+RUN_DIR_VARIABLE = "FSDP2_LAB_RUN_DIR"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", re.ASCII)
+
+
+def root() -> Path:
+    """The project folder: `FSDP2_LAB_HOME`, else the nearest folder upward with `launch/` in it.
+
+    The search starts at the working directory and ends at the first folder that holds a
+    `pyproject.toml` or a `.git`; when nothing is found, the working directory is the project.
+    """
+    if home := os.environ.get(HOME_VARIABLE):
+        return Path(home).resolve()
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents):
+        if (folder / "launch").is_dir():
+            return folder
+        if (folder / "pyproject.toml").exists() or (folder / ".git").exists():
+            break
+    return here
+
+
+def launch_dir() -> Path:
+    return root() / "launch"
+
+
+def runs_dir() -> Path:
+    return root() / "runs"
+
+
+def checkpoints_dir() -> Path:
+    return root() / "checkpoints"
+
+
+def check_stage_name(name: str) -> str:
+    """The name itself, once it is safe as a file name.
+
+    Raises `UsageError` unless it is 1 to 40 lower-case letters, digits and underscores, a letter first.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:60]!r} cannot name a stage: use 1 to 40 lower-case letters, digits and "
+            "underscores, beginning with a letter."
+        )
+    return name
+
+
+def script_path(stage: str) -> Path:
+    return launch_dir() / f"{check_stage_name(stage)}.py"
+
+
+def run_path(run_id: str) -> Path:
+    """The folder of one run. Raises `UsageError` where the id is not one that a run can have."""
+    if not _RUN_ID.fullmatch(run_id):
+        raise UsageError(f"{run_id[:60]!r} is no run id; `fsdp2-lab runs` lists them.")
+    return runs_dir() / run_id
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's text in one step, so that a reader sees the old or the new, never a part.
+
+    Raises `UsageError` where the folder or file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write {path}: {error.strerror}. Make {path.parent} writable, "
+            f"or set {HOME_VARIABLE} to a folder that is."
+        ) from error
+
+
+def write_json(path: Path, value) -> None:
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
