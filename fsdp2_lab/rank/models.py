@@ -1,0 +1,44 @@
+"""Models on the rank: the config that `--model` names, and the blocks that repeat in any architecture."""
+
+from torch import nn
+from transformers import AutoConfig, PretrainedConfig
+
+from ..contract.errors import UsageError
+from ..contract.models import find_model
+from ..contract.settings import Settings
+
+
+def model_config(settings: Settings) -> PretrainedConfig:
+    """The Hugging Face config of `--model`. Raises `UsageError` where transformers cannot read it."""
+    source = find_model(settings.model, settings.weights)
+    try:
+        if source.folder is None:
+            return AutoConfig.for_model(**source.config)
+        return AutoConfig.from_pretrained(source.folder, trust_remote_code=False)
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise UsageError(f"--model {settings.model}: transformers cannot use this config ({error}).") from error
+
+
+def find_blocks(model: nn.Module) -> list[nn.Module]:
+    """The repeated blocks of a model, in order: the members of its outermost lists of alike modules.
+
+    Finds `model.layers` of Llama, Qwen and Mistral and `transformer.h` of GPT-2 alike.
+    Raises `UsageError` where nothing repeats.
+    """
+    blocks = list(_blocks(model))
+    if not blocks:
+        raise UsageError(
+            f"{type(model).__name__} has no repeated block list (an nn.ModuleList of modules of one class with "
+            "parameters); apply fully_shard to its modules by hand."
+        )
+    return blocks
+
+
+def _blocks(module: nn.Module):
+    for child in module.children():
+        members = list(child.children())
+        alike = len({type(member) for member in members}) == 1
+        if isinstance(child, nn.ModuleList) and alike and all(any(True for _ in m.parameters()) for m in members):
+            yield from members
+        else:
+            yield from _blocks(child)

@@ -1,0 +1,182 @@
+"""The recorder: marks stages and steps of a running script and writes this rank's record as it goes."""
+
+import atexit
+import os
+import platform
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+import torch
+import torch.distributed as dist
+
+from ..contract import workspace
+from ..contract.record import RankError, RankRecord, StageRow, StepRow, write_record
+from ..contract.settings import Settings, describe
+from .meters import meter_for, resident_bytes
+from .summary import print_step, print_summary
+
+METERED_STEPS = 2  # the first creates Adam's states, the second is as all later ones
+WRITE_SECONDS = 0.5  # between two writes in a training loop
+
+
+def open_record(settings: Settings | None = None) -> "Record":
+    """Start recording this rank; the record is written at every mark and closed when the script ends.
+
+    Records go to the run folder that the launcher named, or, under plain `torchrun`, to a new one in `runs/`.
+    """
+    device_type = "cuda" if torch.cuda.is_available() else "cpu"
+    local_rank = int(os.environ.get("LOCAL_RANK", 0))
+    meter = meter_for(device_type, local_rank)
+    record = RankRecord(
+        rank=int(os.environ.get("RANK", 0)),
+        world_size=int(os.environ.get("WORLD_SIZE", 1)),
+        local_rank=local_rank,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        device=torch.cuda.get_device_name(local_rank) if device_type == "cuda" else "cpu",
+        how=meter.how,
+        started_unix_seconds=time.time(),
+        versions={"python": platform.python_version(), **_versions("torch", "transformers", "fsdp2-lab")},
+        argv=sys.argv,
+        settings=describe(settings) if settings else {},
+    )
+    return Record(_run_dir(), record, meter)
+
+
+class Record:
+    """One rank's record while its script runs."""
+
+    def __init__(self, run_dir: Path, record: RankRecord, meter):
+        self._run_dir, self._record, self._meter = run_dir, record, meter
+        self._laps = []  # of the current stage
+        self._stage_start = None
+        self._written = 0.0
+        self._logged = None
+        atexit.register(self.close)
+        self._previous_hook, sys.excepthook = sys.excepthook, self._on_exception
+        self._write()
+
+    def stage(self, name: str) -> None:
+        """Mark where a stage begins; the one before it ends here."""
+        self._end_stage()
+        self._record.stages.append(StageRow(workspace.check_stage_name(name)))
+        self._write()
+        self._stage_start = time.perf_counter()
+        self._meter.start()
+
+    def steps(self, batches: Iterable) -> Iterator:
+        """Go through `batches`, one training step each, and measure every step.
+
+        On a CPU the first two steps are metered and slow; the steps after them are timed. The record of a
+        step holds what the loop body gave to `log`.
+        """
+        self._lap()
+        for step, batch in enumerate(batches):
+            metered = step < METERED_STEPS or not self._meter.slows_steps
+            row = StepRow(step, timed=not (metered and self._meter.slows_steps))
+            self._logged = row
+            if metered:
+                self._meter.start()
+            start = time.perf_counter()
+            yield batch
+            self._meter.synchronize()
+            row.seconds = time.perf_counter() - start
+            if metered and (lap := self._lap()):
+                row.peak_bytes = lap.peak_bytes
+            self._record.steps.append(row)
+            self._logged = None
+            if time.monotonic() - self._written > WRITE_SECONDS:
+                self._write()
+                if self._record.rank == 0:
+                    print_step(row)
+        self._write()
+        self._meter.start()
+
+    def log(self, *, loss, tokens, **values) -> None:
+        """Note the current step's loss (mean over all ranks' tokens), tokens (of all ranks) and other numbers.
+
+        Raises `RuntimeError` outside the loop over `steps`.
+        """
+        if self._logged is None:
+            raise RuntimeError("record.log belongs in `for batch in record.steps(batches)`; elsewhere use record.note.")
+        self._logged.loss, self._logged.tokens = float(loss), int(tokens)
+        self._logged.values = {name: float(value) for name, value in values.items()}
+
+    def note(self, **values) -> None:
+        """Record values by name: numbers, strings, and lists or dicts of them."""
+        self._record.values |= values
+        self._write()
+
+    def close(self) -> None:
+        """End the last stage, write the record, print rank 0's summary and leave the process group."""
+        if self._record.status != "running":
+            return
+        self._end_stage()
+        self._meter.close()
+        self._record.status = "ok"
+        self._write()
+        if self._record.rank == 0:
+            print_summary(self._record, self._run_dir)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _lap(self):
+        lap = self._meter.stop()
+        if lap:
+            self._laps.append(lap)
+        return lap
+
+    def _end_stage(self) -> None:
+        if self._stage_start is None:
+            return
+        self._meter.synchronize()
+        seconds = time.perf_counter() - self._stage_start
+        self._lap()
+        rss, rss_peak = resident_bytes()
+        row = replace(self._record.stages[-1], seconds=seconds, rss_bytes=rss, rss_peak_bytes=rss_peak)
+        if self._laps:
+            row.bytes_before = self._laps[0].bytes_before
+            row.bytes_after = self._laps[-1].bytes_after
+            row.peak_bytes = max(lap.peak_bytes for lap in self._laps)
+            reserved = [lap.reserved_bytes for lap in self._laps if lap.reserved_bytes is not None]
+            row.reserved_bytes = max(reserved, default=None)
+        self._record.stages[-1] = row
+        self._laps, self._stage_start = [], None
+
+    def _on_exception(self, kind, error, trace) -> None:
+        stage = self._record.stages[-1].name if self._record.stages else None
+        text = "".join(traceback.format_exception(kind, error, trace))
+        self._record.error = RankError(self._record.rank, kind.__name__, str(error), text, stage, time.time())
+        self._record.status = "failed"
+        self._write()
+        self._previous_hook(kind, error, trace)
+
+    def _write(self) -> None:
+        write_record(self._run_dir, self._record)
+        self._written = time.monotonic()
+
+
+def _run_dir() -> Path:
+    if given := os.environ.get(workspace.RUN_DIR_VARIABLE):
+        return Path(given)
+    # Without our launcher: torchrun's agent is the parent of every rank on this host, so its start names the run.
+    agent = psutil.Process(os.getppid())
+    started = time.strftime("%Y%m%d-%H%M%S", time.localtime(agent.create_time()))
+    return workspace.run_path(f"{Path(sys.argv[0]).stem}-{started}-{agent.pid}")
+
+
+def _versions(*packages: str) -> dict:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

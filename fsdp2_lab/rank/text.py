@@ -1,0 +1,117 @@
+"""Text to train on: the Python standard library's own sources, cut into windows and shared out over ranks."""
+
+import sysconfig
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from itertools import count, islice
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from transformers import AutoTokenizer, ByT5Tokenizer, PretrainedConfig
+
+from ..contract.errors import UsageError
+from ..contract.models import find_model
+from ..contract.settings import Settings
+
+IGNORED = -100  # the target of a position that does not count
+HELD_OUT_WINDOWS = 64
+
+
+def text_batches(config: PretrainedConfig, settings: Settings, rank: int, world_size: int) -> Iterator:
+    """`settings.steps` batches of training text: (inputs, targets), each of shape (batch, seq).
+
+    Ranks never share a window within an epoch, and the windows of one step are the same for any number of
+    ranks with the same global batch. A file's last window is padded; its padding has target -100.
+    """
+    windows = Windows("train", config, settings)
+    sampler = DistributedSampler(windows, world_size, rank, shuffle=True, seed=settings.seed, drop_last=True)
+    loader = DataLoader(windows, settings.batch, sampler=sampler, drop_last=True)
+    if not len(loader):
+        raise UsageError(f"--batch {settings.batch}: {len(windows)} windows do not fill a step on {world_size} ranks.")
+    return islice(_epochs(loader, sampler), settings.steps)
+
+
+def held_out_batches(config: PretrainedConfig, settings: Settings, rank: int, world_size: int) -> Iterator:
+    """A fixed set of 64 windows from files that training never sees, as (inputs, targets) of (batch, seq).
+
+    Every rank gets the same number of batches, since every rank has to take part in every forward: a rank
+    whose windows ran out gets a batch in which no target counts.
+    """
+    windows = Windows("held-out", config, settings)
+    chosen = range(0, len(windows), max(1, len(windows) // HELD_OUT_WINDOWS))[:HELD_OUT_WINDOWS]
+    mine = [windows[index] for index in chosen[rank::world_size]]
+    nothing = (windows[0][0], torch.full_like(windows[0][1], IGNORED))
+    rounds = -(-len(chosen) // (world_size * settings.batch))
+    mine += [nothing] * (rounds * settings.batch - len(mine))
+    for start in range(0, len(mine), settings.batch):
+        inputs, targets = zip(*mine[start : start + settings.batch], strict=True)
+        yield torch.stack(inputs), torch.stack(targets)
+
+
+def unigram_loss() -> float:
+    """Nats per byte of held-out text under the byte frequencies of the training text: what counting alone gives."""
+    counts = torch.ones(256, dtype=torch.float64)  # one each, so that an unseen byte costs a finite amount
+    counts += torch.bincount(_bytes("train"), minlength=256)
+    return -(counts / counts.sum()).log()[_bytes("held-out")].mean().item()
+
+
+class Windows(Dataset):
+    """Windows of `seq` + 1 tokens over the files of one split, as (inputs, targets) of shape (seq,) each."""
+
+    def __init__(self, split: str, config: PretrainedConfig, settings: Settings):
+        self._tokenizer = _tokenizer(config, settings)
+        self._seq = settings.seq
+        # Characters from one window's start to the next: a byte is a token; a subword rarely has 8 characters.
+        self._stride = settings.seq * (1 if isinstance(self._tokenizer, ByT5Tokenizer) else 8)
+        self._starts = [(text, at) for text in _texts(split) for at in range(0, len(text) - 1, self._stride)]
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        text, at = self._starts[index]
+        piece = text[at : at + self._stride + 1]
+        tokens = torch.tensor(self._tokenizer(piece, add_special_tokens=False).input_ids[: self._seq + 1])
+        inputs = torch.zeros(self._seq, dtype=torch.long)
+        targets = torch.full((self._seq,), IGNORED)
+        inputs[: len(tokens) - 1], targets[: len(tokens) - 1] = tokens[:-1], tokens[1:]
+        return inputs, targets
+
+
+def _epochs(loader: DataLoader, sampler: DistributedSampler) -> Iterator:
+    for epoch in count():
+        sampler.set_epoch(epoch)
+        yield from loader
+
+
+def _tokenizer(config: PretrainedConfig, settings: Settings):
+    folder = find_model(settings.model, settings.weights).folder
+    if folder and any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    tokenizer = ByT5Tokenizer()  # bytes: needs no files
+    if config.vocab_size < 256 + tokenizer.offset:
+        raise UsageError(
+            f"--model {settings.model}: its vocabulary of {config.vocab_size} is too small for bytes "
+            f"({256 + tokenizer.offset}), and the folder has no tokenizer."
+        )
+    return tokenizer
+
+
+@cache
+def _texts(split: str) -> list[str]:
+    folder = Path(sysconfig.get_path("stdlib"))
+    files = [file for file in sorted(folder.glob("*.py")) if _split(file.name) == split]
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+    return [text for text in texts if len(text) > 1]
+
+
+def _split(name: str) -> str:
+    # By a checksum of the name: a file keeps its side when others come or go.
+    return "held-out" if zlib.crc32(name.encode()) % 10 == 0 else "train"
+
+
+def _bytes(split: str) -> torch.Tensor:
+    joined = bytearray("".join(_texts(split)).encode())
+    return torch.frombuffer(joined, dtype=torch.uint8).long()
