@@ -1,0 +1,28 @@
+"""FSDP2 Lab: notebook cells become torchrun scripts, and every rank's memory and timing comes back."""
+
+from importlib import import_module
+
+_HOMES = {
+    "launch": "lab.launcher",
+    "checkpoint": "lab.checkpoints",
+    "Run": "lab.runs",
+    "runs": "lab.runs",
+    "LabError": "contract.errors",
+    "StageFailed": "contract.errors",
+    "StageTimeout": "contract.errors",
+    "UsageError": "contract.errors",
+}
+__all__ = ["load_ipython_extension", *_HOMES]
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def load_ipython_extension(ipython) -> None:
+    """`%load_ext fsdp2_lab`: register `%chapter` and `%%stage`."""
+    from .magics import LabMagics
+
+    ipython.register_magics(LabMagics)

@@ -1,0 +1,113 @@
+"""The command line: `fsdp2-lab doctor`, `run`, `runs` and `notebooks`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from .contract.errors import LabError, UsageError
+
+_EXIT_CODES = {"ok": 0, "failed": 1, "timeout": 124, "interrupted": 130}
+_USAGE_EXIT_CODE = 2
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 ok, 1 failed, 2 bad usage, 124 timeout, 130 interrupted."""
+    parser = _parser()
+    asked, rest = parser.parse_known_args(argv)
+    if rest and asked.command != "run":
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        return asked.action(asked, rest)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return _USAGE_EXIT_CODE
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; every rank has been ended", file=sys.stderr)
+        return _EXIT_CODES["interrupted"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fsdp2-lab", description=__doc__.split(":")[0] + ".", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    doctor = commands.add_parser("doctor", help="what this machine offers, and whether versions are in range")
+    doctor.add_argument("--json", action="store_true")
+    doctor.set_defaults(action=_doctor)
+
+    run = commands.add_parser(
+        "run",
+        help="run a script under torchrun and keep a record",
+        usage="fsdp2-lab run SCRIPT [--ranks N] [--timeout SECONDS] [--json] [settings of the script]",
+        allow_abbrev=False,
+    )
+    run.add_argument("script", type=Path, help="any torchrun script, as launch/train.py")
+    run.add_argument("--ranks", type=int, help="number of ranks (default: the GPUs, or 2 on a CPU)")
+    run.add_argument("--timeout", type=float, help="seconds until every rank is ended (default: 600)")
+    run.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    run.set_defaults(action=_run)
+
+    runs = commands.add_parser("runs", help="list earlier runs, or show one")
+    runs.add_argument("id", nargs="?")
+    runs.add_argument("--json", action="store_true")
+    runs.set_defaults(action=_runs)
+
+    notebooks = commands.add_parser("notebooks", help="execute the series with papermill")
+    notebooks.add_argument("--only", action="append", metavar="NN", help="a chapter's number; may be repeated")
+    notebooks.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE")
+    notebooks.add_argument("--in-place", action="store_true", help="keep outputs in notebooks/, not in runs/notebooks/")
+    notebooks.set_defaults(action=_notebooks)
+    return parser
+
+
+def _doctor(asked, _rest) -> int:
+    from .lab.doctor import examine
+
+    report = examine()
+    print(json.dumps(report.to_json(), indent=1) if asked.json else report)
+    return 0 if report.ok else 1
+
+
+def _run(asked, rest) -> int:
+    from .lab.launcher import TIMEOUT_SECONDS, execute
+    from .lab.progress import Lines
+
+    settings = rest[1:] if rest[:1] == ["--"] else rest
+    timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
+    try:
+        run = execute(asked.script, asked.ranks, settings, timeout, Lines())
+    except KeyboardInterrupt as interrupt:
+        # The launcher ends the ranks, records the interrupt, and hands the run on with it.
+        if not (run := getattr(interrupt, "run", None)):
+            raise
+    if asked.json:
+        print(json.dumps(run.to_json(), indent=1))
+    elif run.status == "ok":
+        print(run)
+    if run.status != "ok":
+        print(run.failure(), file=sys.stderr)
+    return _EXIT_CODES[run.status]
+
+
+def _runs(asked, _rest) -> int:
+    from .lab.runs import Run, runs
+
+    if asked.id:
+        run = Run.open(asked.id)
+        print(json.dumps(run.to_json(), indent=1) if asked.json else run)
+        return 0
+    listed = runs()
+    if asked.json:
+        print(listed.to_json(orient="records", indent=1))
+    else:
+        print("no runs yet" if listed.empty else listed.to_string(index=False, na_rep="–"))
+    return 0
+
+
+def _notebooks(asked, _rest) -> int:
+    from .lab.notebooks import execute_series
+
+    return 0 if execute_series(asked.only, asked.parameter, asked.in_place) else 1

@@ -1,0 +1,1 @@
+"""The notebook side: stages become scripts, scripts become runs. Never imports the rank side."""

@@ -1,0 +1,69 @@
+"""The series, executed unattended: papermill over `notebooks/`, a table at the end."""
+
+import time
+from pathlib import Path
+
+import papermill
+import yaml
+
+from ..contract import workspace
+from ..contract.errors import UsageError
+
+
+def execute_series(only: list[str] | None, parameters: list[str], in_place: bool = False) -> bool:
+    """Execute the notebooks and print a table; `True` where every one went through.
+
+    `only` are chapter numbers, `parameters` are `name=value`. Results go to `runs/notebooks/` unless they
+    are kept in place. Raises `UsageError` for a chapter or a parameter that cannot be used.
+    """
+    folder = workspace.root() / "notebooks"
+    results = folder if in_place else workspace.runs_dir() / "notebooks"
+    results.mkdir(parents=True, exist_ok=True)
+    values = dict(_parameter(text) for text in parameters)
+    outcomes = []
+    for notebook in _chosen(folder, only):
+        print(f"\n{notebook.name}", flush=True)
+        start = time.monotonic()
+        problem = _execute(notebook, results / notebook.name, values, folder)
+        outcomes.append((notebook.name, time.monotonic() - start, problem))
+    _print_table(outcomes, results)
+    return not any(problem for _, _, problem in outcomes)
+
+
+def _execute(notebook: Path, result: Path, values: dict, folder: Path) -> str | None:
+    try:
+        papermill.execute_notebook(
+            notebook, result, parameters=values, cwd=folder, kernel_name="python3", progress_bar=True
+        )
+    except papermill.PapermillExecutionError as error:
+        print(error, flush=True)
+        return f"{error.ename}: {str(error.evalue).splitlines()[0] if error.evalue else ''}"
+    return None
+
+
+def _chosen(folder: Path, only: list[str] | None) -> list[Path]:
+    found = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    if not found:
+        raise UsageError(f"No notebooks in {folder}; run this in a checkout of the workbook.")
+    if only is None:
+        return found
+    chosen = [path for path in found if path.name[:2] in only]
+    if unknown := sorted(set(only) - {path.name[:2] for path in chosen}):
+        known = ", ".join(path.name[:2] for path in found)
+        raise UsageError(f"--only {unknown[0]}: no such chapter; there are {known}.")
+    return chosen
+
+
+def _parameter(text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier()):
+        raise UsageError(f"-p {text}: expected NAME=VALUE, as in -p ranks=4.")
+    return name, yaml.safe_load(value)  # as papermill reads its own -p
+
+
+def _print_table(outcomes: list[tuple], results: Path) -> None:
+    print(f"\n{'notebook':<36}{'seconds':>9}  ok")
+    for name, seconds, problem in outcomes:
+        print(f"{name:<36}{seconds:>9.1f}  {'yes' if problem is None else 'NO  ' + problem}")
+    print(f"{'all':<36}{sum(seconds for _, seconds, _ in outcomes):>9.1f}")
+    print(f"\nResults: {results}. Open them with: make lab")

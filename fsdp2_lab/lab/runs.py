@@ -1,0 +1,249 @@
+"""Runs: what ranks and launcher recorded, read back as losses, times, bytes and a tidy frame."""
+
+from dataclasses import asdict, fields
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+
+import pandas as pd
+
+from ..contract import workspace
+from ..contract.errors import UsageError
+from ..contract.record import LaunchRecord, RankError, RankRecord, StageRow, read_launch, read_records
+from ..contract.units import format_bytes, format_seconds
+
+_STAGE_QUANTITIES = tuple(field.name for field in fields(StageRow) if field.name != "name")
+_STEP_QUANTITIES = ("loss", "tokens", "seconds", "peak_bytes")
+_UNITS = {"seconds": "s", "loss": "nats/token", "tokens": "tokens"}
+
+
+class Run:
+    """One run, read from its folder."""
+
+    def __init__(self, run_dir: Path):
+        self.dir = run_dir
+
+    @classmethod
+    def open(cls, run_id: str) -> "Run":
+        """An earlier run by its id. Raises `UsageError` where `runs/` has none of that id."""
+        run_dir = workspace.run_path(run_id)
+        if not run_dir.is_dir():
+            raise UsageError(f"No run {run_id!r} in {workspace.runs_dir()}; `fsdp2-lab runs` lists them.")
+        return cls(run_dir)
+
+    @property
+    def id(self) -> str:
+        return self.dir.name
+
+    @cached_property
+    def records(self) -> list[RankRecord]:
+        """One record per rank, in rank order; none for a script that keeps no record."""
+        return read_records(self.dir)
+
+    @cached_property
+    def launch(self) -> LaunchRecord | None:
+        return read_launch(self.dir)
+
+    @property
+    def status(self) -> str:
+        """`ok`, `failed`, `timeout`, `interrupted`, or `running` where nobody has said how it ended."""
+        if self.launch:
+            return self.launch.status
+        states = {record.status for record in self.records}
+        return next((state for state in ("failed", "running", "ok") if state in states), "running")
+
+    @property
+    def ranks(self) -> int:
+        return self.launch.ranks if self.launch else self.records[0].world_size if self.records else 0
+
+    @property
+    def how(self) -> str:
+        """How this run's numbers were got: `measured (CPU)` or `measured (CUDA)`."""
+        return self.records[0].how if self.records else self.launch.how if self.launch else "measured"
+
+    @property
+    def command(self) -> str:
+        return self.launch.command if self.launch else " ".join(self.records[0].argv) if self.records else ""
+
+    @property
+    def error(self) -> RankError | None:
+        """What ended the rank that failed first, or `None`."""
+        if self.launch:
+            return self.launch.error
+        return next((record.error for record in self.records if record.error), None)
+
+    @property
+    def stage_names(self) -> list[str]:
+        return [row.name for row in self.records[0].stages] if self.records else []
+
+    def stage(self, name: str) -> list[StageRow]:
+        """One stage on every rank, in rank order. Raises `UsageError` where the run has no such stage."""
+        rows = [row for _, row in self._by_rank(name)]
+        if not rows:
+            raise UsageError(f"No stage {name!r} in {self.id}; it has {', '.join(self.stage_names) or 'none'}.")
+        return rows
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of every step, as rank 0 logged it: the mean over the tokens of all ranks."""
+        return [step.loss for step in self.records[0].steps if step.loss is not None] if self.records else []
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Median over the timed steps, each as long as on its slowest rank; `None` where none was timed."""
+        timed = [max(row.seconds for row in rows) for rows in self._steps() if all(row.timed for row in rows)]
+        return median(timed) if timed else None
+
+    @property
+    def step0_peak_bytes(self) -> int | None:
+        """Peak of the first step, in which the optimizer makes its states; the largest over ranks."""
+        return _largest(row.peak_bytes for rows in self._steps()[:1] for row in rows)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Peak of the steps after the first; the largest over ranks."""
+        return _largest(row.peak_bytes for rows in self._steps()[1:] for row in rows)
+
+    def noted(self, name: str) -> dict[int, object]:
+        """What each rank noted under a name: rank to value. Raises `UsageError` where none did."""
+        values = {record.rank: record.values[name] for record in self.records if name in record.values}
+        if not values:
+            known = sorted({key for record in self.records for key in record.values})
+            raise UsageError(f"No rank of {self.id} noted {name!r}; noted: {', '.join(known) or 'nothing'}.")
+        return values
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Everything measured, tidy: rank, stage, step, quantity, value, unit, how."""
+        rows = []
+        for record in self.records:
+            for stage in record.stages:
+                rows += [(record.rank, stage.name, None, q, getattr(stage, q)) for q in _STAGE_QUANTITIES]
+            training = record.stages[-1].name if record.stages else None
+            for step in record.steps:
+                rows += [(record.rank, training, step.step, q, getattr(step, q)) for q in _STEP_QUANTITIES]
+        frame = pd.DataFrame(rows, columns=["rank", "stage", "step", "quantity", "value"]).dropna(subset="value")
+        frame["step"] = frame["step"].astype("Int64")
+        frame["unit"] = frame["quantity"].map(_UNITS).fillna("bytes")
+        return frame.assign(how=self.how).reset_index(drop=True)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Stages by rank, ready to be read: seconds, and bytes before, after and at peak."""
+        rows = [
+            {
+                "stage": name,
+                "rank": rank,
+                "seconds": format_seconds(row.seconds),
+                "bytes before": format_bytes(row.bytes_before),
+                "bytes after": format_bytes(row.bytes_after),
+                "peak bytes": format_bytes(row.peak_bytes),
+            }
+            for name in self.stage_names
+            for rank, row in self._by_rank(name)
+        ]
+        return pd.DataFrame(rows)
+
+    @property
+    def summary(self) -> str:
+        """One line: how it ended, on what, how long, and the losses where it trained."""
+        parts = [self.id, self.status, f"{self.ranks} rank{'s' * (self.ranks != 1)}", self.how]
+        if self.launch and self.launch.seconds is not None:
+            parts.append(format_seconds(self.launch.seconds))
+        if self.losses:
+            parts.append(f"loss {self.losses[0]:.4f} → {self.losses[-1]:.4f} over {len(self.losses)} steps")
+        if self.step_seconds:
+            parts.append(f"step {format_seconds(self.step_seconds)}")
+        if self.peak_bytes or self.step0_peak_bytes:
+            parts.append(f"step peak {format_bytes(self.peak_bytes or self.step0_peak_bytes)}")
+        return " · ".join(parts)
+
+    def failure(self) -> str:
+        """Why it did not end well: the first rank's own traceback, then the log's place and the command."""
+        error, lines = self.error, []
+        if self.status == "timeout":
+            lines.append(f"No end after {self.launch.timeout_seconds:g} s, so every rank was ended.")
+            lines += [f"  rank {r.rank} was in stage {r.stages[-1].name}" for r in self.records if r.stages]
+        elif error:
+            where = f", stage {error.stage}" if error.stage else ""
+            lines.append(f"rank {error.rank} of {self.ranks} failed first{where}.")
+            own_words = error.type in ("UsageError",) or not error.traceback
+            lines.append(error.message if own_words else error.traceback.rstrip())
+        lines += [f"logs:    {self.dir / 'logs'}", f"again:   {self.command}"]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict:
+        """The run as `fsdp2-lab run --json` prints it."""
+        launch = self.launch
+        return {
+            "id": self.id,
+            "status": self.status,
+            "how": self.how,
+            "ranks": self.ranks,
+            "run_dir": str(self.dir),
+            "command": self.command,
+            "seconds": launch and launch.seconds,
+            "exit_codes": launch and launch.exit_codes,
+            "rss_peak_bytes": launch and launch.rss_peak_bytes,
+            "stages": [self._stage_json(name) for name in self.stage_names],
+            "steps": [self._step_json(rows) for rows in self._steps()],
+            "step_seconds": self.step_seconds,
+            "step0_peak_bytes": self.step0_peak_bytes,
+            "peak_bytes": self.peak_bytes,
+            "error": self.error and asdict(self.error),
+        }
+
+    def _stage_json(self, name: str) -> dict:
+        per_rank = [
+            {"rank": rank} | {quantity: getattr(row, quantity) for quantity in _STAGE_QUANTITIES}
+            for rank, row in self._by_rank(name)
+        ]
+        return {"name": name, "ranks": per_rank}
+
+    def _by_rank(self, name: str) -> list[tuple[int, StageRow]]:
+        return [(record.rank, row) for record in self.records for row in record.stages if row.name == name]
+
+    def _step_json(self, rows) -> dict:
+        return {
+            "step": rows[0].step,
+            "loss": rows[0].loss,
+            "tokens": rows[0].tokens,
+            "seconds": _largest(row.seconds for row in rows),
+            "timed": all(row.timed for row in rows),
+            "peak_bytes": _largest(row.peak_bytes for row in rows),
+        }
+
+    def _steps(self) -> list[tuple]:
+        # A step counts once every rank has finished it.
+        return list(zip(*(record.steps for record in self.records), strict=False))
+
+    def __repr__(self) -> str:
+        body = self.table.to_string(index=False) if self.records else "(the script kept no record of its own)"
+        return f"{self.summary}\n{body}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        table = self.table.to_html(index=False, border=0) if self.records else ""
+        return f"{table}<p><small>{escape(self.summary)}</small></p>"
+
+
+def runs() -> pd.DataFrame:
+    """All runs in `runs/`, newest first: id, status, ranks, seconds, how, command."""
+    rows = []
+    for run_dir in workspace.runs_dir().glob("*/"):
+        if not any(run_dir.glob("*.json")):
+            continue
+        try:
+            run = Run(run_dir)
+            begun = run.launch or run.records[0]
+            seconds = run.launch and run.launch.seconds
+            rows.append((begun.started_unix_seconds, run.id, run.status, run.ranks, seconds, run.how, run.command))
+        except UsageError as error:
+            rows.append((run_dir.stat().st_mtime, run_dir.name, "unreadable", None, None, "", str(error)))
+    frame = pd.DataFrame(rows, columns=["started", "id", "status", "ranks", "seconds", "how", "command"])
+    return frame.sort_values("started", ascending=False).drop(columns="started").reset_index(drop=True)
+
+
+def _largest(values) -> float | None:
+    return max((value for value in values if value is not None), default=None)
