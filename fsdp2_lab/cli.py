@@ -64,9 +64,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _doctor(asked, _rest) -> int:
-    from .lab.doctor import examine
+    from .lab.doctor import doctor
 
-    report = examine()
+    report = doctor()
     print(json.dumps(report.to_json(), indent=1) if asked.json else report)
     return 0 if report.ok else 1
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from .contract import workspace
 from .contract.errors import UsageError
 from .lab.machine import machine
 from .lab.stages import Stage, sections
@@ -26,7 +25,7 @@ class LabMagics(Magics):
         if not name.isascii() or not name.replace("_", "").replace("-", "").isalnum():
             raise UsageError(f"%chapter {name!r}: expected the notebook's file name without .ipynb, as in 05_sharding.")
         self.notebook = f"notebooks/{name}.ipynb"
-        print(f"{machine().describe()}. Scripts go to launch/, records to runs/ in {workspace.root().name}.")
+        print(f"{machine().describe()}. Scripts go to launch/, records to runs/.")
 
     @magic_arguments()
     @argument("name", help="the stage's name; the script is launch/NAME.py")

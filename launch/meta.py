@@ -38,3 +38,6 @@ config = model_config(settings)
 with init_empty_weights():  # parameters on meta; buffers stay real, since no checkpoint holds them
     model = AutoModelForCausalLM.from_config(config, dtype=settings.param_dtype)
 model.tie_weights()  # init_empty_weights made a tied weight into two
+
+record.note(parameters=sum(parameter.numel() for parameter in model.parameters()))
+record.note(buffers={name: buffer.device.type for name, buffer in model.named_buffers()})

@@ -39,6 +39,9 @@ with init_empty_weights():  # parameters on meta; buffers stay real, since no ch
     model = AutoModelForCausalLM.from_config(config, dtype=settings.param_dtype)
 model.tie_weights()  # init_empty_weights made a tied weight into two
 
+record.note(parameters=sum(parameter.numel() for parameter in model.parameters()))
+record.note(buffers={name: buffer.device.type for name, buffer in model.named_buffers()})
+
 record.stage("shard")  # notebooks/05_sharding.ipynb
 """Shard every block, then the root: each rank keeps 1/N of every parameter."""
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -49,3 +52,6 @@ policy = MixedPrecisionPolicy(param_dtype=settings.compute_dtype, reduce_dtype=t
 for block in find_blocks(model):
     fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=settings.reshard)
 fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=settings.reshard)
+
+shards = {name: list(parameter.to_local().shape) for name, parameter in model.named_parameters()}
+record.note(shards=shards)

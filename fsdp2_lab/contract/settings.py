@@ -22,7 +22,7 @@ class Settings:
     batch: int = _knob(4, "sequences per rank and step")
     seq: int = _knob(128, "tokens per sequence")
     steps: int = _knob(20, "training steps")
-    lr: float = _knob(3e-4, "learning rate of AdamW")
+    lr: float = _knob(1e-4, "learning rate of AdamW")
     param_dtype: str = _knob("float32", "dtype of the sharded parameters, the optimizer's master copy")
     compute_dtype: str = _knob("auto", "dtype of forward and backward; auto: bfloat16 on CUDA, float32 on a CPU")
     checkpointing: bool = _knob(True, "activation checkpointing, true or false")

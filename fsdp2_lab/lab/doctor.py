@@ -25,7 +25,7 @@ class Check:
     ok: bool
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """Everything `fsdp2-lab doctor` says."""
 
@@ -41,14 +41,14 @@ class Report:
         facts = {"backend": found.backend, "gpus": found.gpus, "cores": found.cores, "ranks": found.default_ranks}
         return {"ok": self.ok, **facts, "how": found.how, "checks": [asdict(check) for check in self.checks]}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [
             f"{'ok' if check.ok else 'NO':<4}{check.name:<16}{check.found:<28}{check.expected}" for check in self.checks
         ]
         return "\n".join([*lines, "", f"Notebooks and scripts will use: {self.uses}."])
 
 
-def examine() -> Report:
+def doctor() -> Report:
     """Examine this machine. Nothing is started, nothing is written."""
     python_ok = PYTHON_FROM <= sys.version_info[:2] < PYTHON_BELOW
     total = psutil.virtual_memory().total

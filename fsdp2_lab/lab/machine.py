@@ -55,6 +55,11 @@ def machine() -> Machine:
     return Machine(_gpu_count(), _core_count())
 
 
+def most_ranks(wanted: int | None = None) -> int:
+    """`wanted` ranks on a CPU, and with GPUs no more than there are; the machine's default unless given."""
+    return min(wanted or machine().default_ranks, machine().gpus or wanted or machine().default_ranks)
+
+
 def _core_count() -> int:
     # A container or a scheduler may give us fewer cores than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

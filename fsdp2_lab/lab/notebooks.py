@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+import nbformat
 import papermill
 import yaml
 
@@ -38,7 +39,19 @@ def _execute(notebook: Path, result: Path, values: dict, folder: Path) -> str | 
     except papermill.PapermillExecutionError as error:
         print(error, flush=True)
         return f"{error.ename}: {str(error.evalue).splitlines()[0] if error.evalue else ''}"
+    finally:
+        _drop_traces(result)
     return None
+
+
+def _drop_traces(result: Path) -> None:
+    # papermill notes paths and times of this machine, which would differ in every commit.
+    notebook = nbformat.read(result, as_version=4)
+    for holder in (notebook, *notebook.cells):
+        for trace in ("papermill", "execution"):
+            holder.metadata.pop(trace, None)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    nbformat.write(notebook, result)
 
 
 def _chosen(folder: Path, only: list[str] | None) -> list[Path]:

@@ -10,7 +10,7 @@ from ..contract.errors import UsageError
 
 _FIRST_SECTION = re.compile(r'^record\.stage\("', re.MULTILINE)
 _SECTION = re.compile(r'^record\.stage\("(\w+)"\)', re.MULTILINE)
-_OWNER = re.compile(r"^Written by (.+?)[:.]", re.MULTILINE)
+_OWNER = re.compile(r"^Written by (.+?): change the cell there", re.MULTILINE)
 
 _HEADER = '''"""{summary}
 

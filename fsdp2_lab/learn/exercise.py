@@ -1,0 +1,73 @@
+"""The form of an exercise: a question, a measurement that answers it, a hint and a solution."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+
+_COLOURS = {"right": "#009E73", "not yet": "#D55E00", "unanswered": "#8C8C8C", "note": "#0072B2"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the page says to an answer."""
+
+    kind: str
+    text: str
+
+    @property
+    def right(self) -> bool:
+        return self.kind == "right"
+
+    def __repr__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+    def _repr_html_(self) -> str:
+        style = f"border-left:4px solid {_COLOURS[self.kind]};padding-left:8px"
+        return f'<div style="{style}"><b>{self.kind}</b>: {escape(self.text)}</div>'
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A number to predict and then to measure.
+
+    `measure` takes the evidence given to `check` (runs) and returns the number; an answer is right within
+    `tolerance`, relative. `slips` are wrong numbers that people arrive at, from the evidence, with the reason.
+    """
+
+    question: str
+    unit: str
+    measure: Callable[..., float]
+    hint_text: str
+    solution_text: str
+    tolerance: float = 0.05
+    slips: tuple[tuple[Callable[..., float], str], ...] = ()
+
+    def check(self, answer: float | None, *evidence) -> Verdict:
+        """Compare an answer with the measurement; `None` or `...` is unanswered, and the notebook goes on."""
+        if answer is None or answer is ...:
+            return Verdict(
+                "unanswered", f"{self.question} Set `answer` to a number{self._unit} and run this cell again."
+            )
+        if isinstance(answer, bool) or not isinstance(answer, int | float):
+            return Verdict("not yet", f"expected a number{self._unit}, not {answer!r:.60}.")
+        measured = self.measure(*evidence)
+        found = f"measured {measured:,.2f}{self.unit and ' ' + self.unit}, you said {answer:,.2f}."
+        if self._close(answer, measured):
+            return Verdict("right", f"{found} {self.solution_text}")
+        for wrong, reason in self.slips:
+            if self._close(answer, wrong(*evidence)):
+                return Verdict("not yet", f"{found} {reason}")
+        return Verdict("not yet", f"{found} Ask for the hint.")
+
+    def hint(self) -> Verdict:
+        return Verdict("note", self.hint_text)
+
+    def solution(self) -> Verdict:
+        return Verdict("note", self.solution_text)
+
+    @property
+    def _unit(self) -> str:
+        return self.unit and f" in {self.unit}"
+
+    def _close(self, answer: float, value: float) -> bool:
+        return abs(answer - value) <= self.tolerance * abs(value)

@@ -1,0 +1,21 @@
+"""Axes with one look: notebook width, quiet spines, a title that says how the numbers were got."""
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+WIDTH_INCHES = 7.4
+
+
+def canvas(columns: int = 1, height: float = 2.8) -> tuple[Figure, list[Axes]]:
+    """A figure of notebook width with axes side by side, not yet shown."""
+    figure, axes = plt.subplots(1, columns, figsize=(WIDTH_INCHES, height), layout="constrained", squeeze=False)
+    plt.close(figure)  # the cell shows what it returns; pyplot would show it a second time
+    figure.set_dpi(110)
+    for ax in axes[0]:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes[0])
+
+
+def title(ax: Axes, text: str, how: str) -> None:
+    ax.set_title(f"{text}\n{how}", loc="left", fontsize=10)

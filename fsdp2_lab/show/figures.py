@@ -1,0 +1,148 @@
+"""Figures of runs: losses, bytes by stage and rank, shards, and what a collective moves."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import prod
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ..contract.units import MIB
+from ..lab.runs import Run
+from .canvas import canvas, title
+from .palette import BLUE, HELD, PALE, PARAMETERS, PEAK, SERIES, rank_colour
+
+
+def training(run: Run) -> Figure:
+    """The loss of every step, and the bytes that each rank held and peaked at, stage by stage."""
+    figure, (left, right) = canvas(2)
+    _draw_losses(left, {f"{run.ranks} ranks": run})
+    _draw_stages(right, run)
+    return figure
+
+
+def loss_curves(runs: Mapping[str, Run]) -> Figure:
+    """Losses of several runs, by label, in one picture."""
+    figure, (ax,) = canvas()
+    _draw_losses(ax, runs)
+    return figure
+
+
+def stage_bytes(run: Run) -> Figure:
+    """Bytes held after each stage and the stage's peak, a pair of bars for every rank."""
+    figure, (ax,) = canvas()
+    _draw_stages(ax, run)
+    return figure
+
+
+def peaks(runs: Mapping[str, Run], quantity: str, text: str, stage: str | None = None) -> Figure:
+    """One stage of several runs side by side: a bar for every rank, in MiB, under the title `text`.
+
+    `quantity` is a column of the stage's record, such as `peak_bytes` or `bytes_after`; `stage` is the last
+    of each run unless given.
+    """
+    figure, (ax,) = canvas()
+    for position, run in enumerate(runs.values()):
+        values = [getattr(row, quantity) / MIB for row in run.stage(stage or run.stage_names[-1])]
+        for x, value in _rank_bars(ax, position, values):
+            ax.text(x, value, f"{value:,.1f}", ha="center", va="bottom", fontsize=9)
+    ax.set_xticks(range(len(runs)), list(runs))
+    ax.set_ylabel("MiB")
+    ax.margins(y=0.15)
+    handles = [
+        Patch(color=rank_colour(rank), label=f"rank {rank}") for rank in range(max(r.ranks for r in runs.values()))
+    ]
+    ax.legend(handles=handles, frameon=False, fontsize=9)
+    title(ax, text, ", ".join(dict.fromkeys(run.how for run in runs.values())))
+    return figure
+
+
+def shard_bars(run: Run) -> Figure:
+    """How many parameters each rank holds, by part of the model, from the shapes that the run noted as `shards`."""
+    figure, (ax,) = canvas(height=1.2 + 0.4 * run.ranks)
+    for rank, shards in run.noted("shards").items():
+        parts = dict.fromkeys(PARAMETERS, 0)
+        for name, shape in shards.items():
+            parts[_part(name)] += prod(shape)
+        starts = [0, *accumulate(parts.values())]
+        for (part, count), start in zip(parts.items(), starts, strict=False):
+            ax.barh(rank, count, left=start, color=PARAMETERS[part], label=part if rank == 0 and count else None)
+        ax.text(starts[-1], rank, f" {starts[-1]:,}", va="center", fontsize=9)
+    _rank_axis(ax, run.ranks)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.margins(x=0.15)
+    figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower left")
+    title(ax, "parameters held", f"{run.how}, from each rank's local shapes")
+    return figure
+
+
+def rank_tiles(run: Run, names: Sequence[str]) -> Figure:
+    """Lists that the ranks noted, a row of tiles for every rank, one panel for every name.
+
+    A tile has the colour of the rank that brought its number; a number that no rank brought, a sum, is grey.
+    """
+    figure, axes = canvas(len(names), height=0.9 + 0.4 * run.ranks)
+    noted = [run.noted(name) for name in names]
+    width = max(len(row) for rows in noted for row in rows.values())  # the same scale in all panels
+    brought = {row[0] for row in noted[0].values()}
+    for ax, name, rows in zip(axes, names, noted, strict=True):
+        for rank, row in rows.items():
+            for column, value in enumerate(row):
+                colour = rank_colour(int(value)) if value in brought else PALE
+                ax.barh(rank, 0.92, left=column, height=0.8, color=colour)
+                ink = "white" if colour == BLUE else "black"
+                ax.text(column + 0.46, rank, f"{value:g}", ha="center", va="center", fontsize=9, color=ink)
+        _rank_axis(ax, run.ranks)
+        ax.set(xlim=(-0.1, width), xticks=[])
+        ax.spines[["left", "bottom"]].set_visible(False)
+        ax.tick_params(length=0)
+        title(ax, name.replace("_", " "), run.how)
+    return figure
+
+
+def _draw_losses(ax: Axes, runs: Mapping[str, Run]) -> None:
+    for (label, run), colour, style in zip(runs.items(), SERIES, ("-", "--", ":", "-."), strict=False):
+        ax.plot(run.losses, style, color=colour, label=label, linewidth=2)
+    ax.set_xlabel("step")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_ylabel("loss, nats per token")
+    if len(runs) > 1:
+        ax.legend(frameon=False, fontsize=9)
+    title(ax, "loss over the tokens of all ranks", ", ".join(dict.fromkeys(run.how for run in runs.values())))
+
+
+def _draw_stages(ax: Axes, run: Run) -> None:
+    for position, name in enumerate(run.stage_names):
+        rows = [row for row in run.stage(name) if row.peak_bytes is not None]
+        _rank_bars(ax, position, [row.peak_bytes / MIB for row in rows], PEAK)
+        _rank_bars(ax, position, [row.bytes_after / MIB for row in rows], HELD)
+    handles = [Patch(color=PEAK, label="peak"), Patch(color=HELD, label="held at its end")]
+    ax.legend(handles=handles, frameon=False, fontsize=9)
+    ax.set_xticks(range(len(run.stage_names)), run.stage_names, rotation=30, ha="right")
+    ax.set_ylabel("MiB")
+    title(ax, "bytes by stage, a bar a rank", run.how)
+
+
+def _rank_bars(
+    ax: Axes, position: float, values: Sequence[float], colour: str | None = None
+) -> list[tuple[float, float]]:
+    # Ranks stand side by side around their stage's position; returns each bar's middle and height.
+    width = 0.8 / max(1, len(values))
+    tops = [(position + (rank - (len(values) - 1) / 2) * width, value) for rank, value in enumerate(values)]
+    for rank, (x, value) in enumerate(tops):
+        ax.bar(x, value, width * 0.92, color=colour or rank_colour(rank))
+    return tops
+
+
+def _rank_axis(ax: Axes, ranks: int) -> None:
+    ax.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
+    ax.set_ylim(ranks - 0.4, -0.6)  # rank 0 on top
+
+
+def _part(name: str) -> str:
+    if "embed" in name or ".wte" in name or ".wpe" in name:
+        return "embedding"
+    if "lm_head" in name:
+        return "head"
+    return "blocks" if any(piece.isdigit() for piece in name.split(".")) else "last norm"

@@ -1,0 +1,14 @@
+"""One colour for one kind of thing, everywhere. Okabe and Ito's palette: told apart by colour-blind readers too."""
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
+SKY, VERMILION, YELLOW, GREY = "#56B4E9", "#D55E00", "#F0E442", "#8C8C8C"
+PALE = "#D9D9D9"
+
+RANKS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
+SERIES = RANKS
+PARAMETERS = {"embedding": SKY, "blocks": BLUE, "head": ORANGE, "last norm": GREY}
+HELD, PEAK = BLUE, SKY
+
+
+def rank_colour(rank: int) -> str:
+    return RANKS[rank % len(RANKS)]

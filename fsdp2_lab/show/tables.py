@@ -1,0 +1,26 @@
+"""Tables of runs for the page."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from ..contract.units import format_bytes, format_seconds
+from ..lab.runs import Run
+
+
+def ranks(run: Run) -> pd.DataFrame:
+    """Who the ranks are: rank, local rank, host, process and device."""
+    rows = [(r.rank, r.local_rank, r.world_size, r.pid, r.device) for r in run.records]
+    return pd.DataFrame(rows, columns=["rank", "local rank", "world size", "process", "device"]).set_index("rank")
+
+
+def compare_stage(runs: Mapping[str, Run], stage: str | None = None) -> pd.DataFrame:
+    """One stage of several runs, a row a run and rank; `stage` is the last of each run unless given."""
+    rows = []
+    for label, run in runs.items():
+        name = stage or run.stage_names[-1]
+        for rank, row in enumerate(run.stage(name)):
+            numbers = [format_bytes(value) for value in (row.bytes_before, row.bytes_after, row.peak_bytes)]
+            rows.append((label, rank, *numbers, format_seconds(row.seconds), format_bytes(row.rss_bytes), run.how))
+    columns = ["run", "rank", "bytes before", "bytes after", "peak bytes", "seconds", "resident", "how"]
+    return pd.DataFrame(rows, columns=columns).set_index(["run", "rank"])
