@@ -34,9 +34,10 @@ class StageRow:
 
 @dataclass
 class StepRow:
-    """One training step on one rank. A step with `peak_bytes` on a CPU was slowed by the meter."""
+    """One training step on one rank. `timed` is false where the memory meter slowed it."""
 
     step: int
+    stage: str | None = None
     loss: float | None = None
     tokens: int | None = None
     seconds: float | None = None

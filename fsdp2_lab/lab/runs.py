@@ -119,9 +119,8 @@ class Run:
         for record in self.records:
             for stage in record.stages:
                 rows += [(record.rank, stage.name, None, q, getattr(stage, q)) for q in _STAGE_QUANTITIES]
-            training = record.stages[-1].name if record.stages else None
             for step in record.steps:
-                rows += [(record.rank, training, step.step, q, getattr(step, q)) for q in _STEP_QUANTITIES]
+                rows += [(record.rank, step.stage, step.step, q, getattr(step, q)) for q in _STEP_QUANTITIES]
         frame = pd.DataFrame(rows, columns=["rank", "stage", "step", "quantity", "value"]).dropna(subset="value")
         frame["step"] = frame["step"].astype("Int64")
         frame["unit"] = frame["quantity"].map(_UNITS).fillna("bytes")

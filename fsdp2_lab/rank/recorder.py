@@ -80,7 +80,7 @@ class Record:
         self._lap()
         for step, batch in enumerate(batches):
             metered = step < METERED_STEPS or not self._meter.slows_steps
-            row = StepRow(step, timed=not (metered and self._meter.slows_steps))
+            row = StepRow(step, self._stage_name, timed=not (metered and self._meter.slows_steps))
             self._logged = row
             if metered:
                 self._meter.start()
@@ -127,6 +127,10 @@ class Record:
         if dist.is_initialized():
             dist.destroy_process_group()
 
+    @property
+    def _stage_name(self) -> str | None:
+        return self._record.stages[-1].name if self._record.stages else None
+
     def _lap(self):
         lap = self._meter.stop()
         if lap:
@@ -151,9 +155,10 @@ class Record:
         self._laps, self._stage_start = [], None
 
     def _on_exception(self, kind, error, trace) -> None:
-        stage = self._record.stages[-1].name if self._record.stages else None
         text = "".join(traceback.format_exception(kind, error, trace))
-        self._record.error = RankError(self._record.rank, kind.__name__, str(error), text, stage, time.time())
+        self._record.error = RankError(
+            self._record.rank, kind.__name__, str(error), text, self._stage_name, time.time()
+        )
         self._record.status = "failed"
         self._write()
         self._previous_hook(kind, error, trace)

@@ -50,9 +50,8 @@ def peaks(runs: Mapping[str, Run], quantity: str, text: str, stage: str | None =
     ax.set_xticks(range(len(runs)), list(runs))
     ax.set_ylabel("MiB")
     ax.margins(y=0.15)
-    handles = [
-        Patch(color=rank_colour(rank), label=f"rank {rank}") for rank in range(max(r.ranks for r in runs.values()))
-    ]
+    most = max(run.ranks for run in runs.values())
+    handles = [Patch(color=rank_colour(rank), label=f"rank {rank}") for rank in range(most)]
     ax.legend(handles=handles, frameon=False, fontsize=9)
     title(ax, text, ", ".join(dict.fromkeys(run.how for run in runs.values())))
     return figure
