@@ -92,7 +92,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value) -> None:
-    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+    write_text(path, json.dumps(value, allow_nan=False) + "\n")
 
 
 def _umask() -> int:

@@ -72,7 +72,7 @@ class Display(Silent):
         self._handle.update(_Line(f"{_opening(self._launch)} · {where} · {format_seconds(now - self._began)}"))
 
     def finish(self, run):
-        self._handle.update(_Line(run.summary))
+        self._handle.update(_Line(run.outcome))  # the run itself shows the rest
 
 
 class _Line:

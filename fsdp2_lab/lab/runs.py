@@ -144,11 +144,17 @@ class Run:
         return pd.DataFrame(rows)
 
     @property
-    def summary(self) -> str:
-        """One line: how it ended, on what, how long, and the losses where it trained."""
+    def outcome(self) -> str:
+        """Its id, how it ended, on how many ranks, how its numbers were got, and how long it took."""
         parts = [self.id, self.status, f"{self.ranks} rank{'s' * (self.ranks != 1)}", self.how]
         if self.launch and self.launch.seconds is not None:
             parts.append(format_seconds(self.launch.seconds))
+        return " · ".join(parts)
+
+    @property
+    def summary(self) -> str:
+        """One line: the outcome, and losses, step time and step peak where it trained."""
+        parts = [self.outcome]
         if self.losses:
             parts.append(f"loss {self.losses[0]:.4f} → {self.losses[-1]:.4f} over {len(self.losses)} steps")
         if self.step_seconds:

@@ -23,7 +23,7 @@ from .meters import meter_for, resident_bytes
 from .summary import print_step, print_summary
 
 METERED_STEPS = 2  # the first creates Adam's states, the second is as all later ones
-WRITE_SECONDS = 0.5  # between two writes in a training loop
+WRITE_SECONDS = 1.0  # between two writes in a training loop
 
 
 def open_record(settings: Settings | None = None) -> "Record":
