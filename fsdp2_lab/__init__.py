@@ -11,6 +11,7 @@ _HOMES = {
     "runs": "lab.runs",
     "LabError": "contract.errors",
     "StageFailed": "contract.errors",
+    "StageInterrupted": "contract.errors",
     "StageTimeout": "contract.errors",
     "UsageError": "contract.errors",
 }

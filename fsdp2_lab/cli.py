@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from .contract.errors import LabError, UsageError
+from .contract.errors import LabError, StageInterrupted, UsageError
 
 _EXIT_CODES = {"ok": 0, "failed": 1, "timeout": 124, "interrupted": 130}
 _USAGE_EXIT_CODE = 2
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted; every rank has been ended", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         return _EXIT_CODES["interrupted"]
 
 
@@ -79,10 +79,8 @@ def _run(asked, rest) -> int:
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
     try:
         run = execute(asked.script, asked.ranks, settings, timeout, Lines())
-    except KeyboardInterrupt as interrupt:
-        # The launcher ends the ranks, records the interrupt, and hands the run on with it.
-        if not (run := getattr(interrupt, "run", None)):
-            raise
+    except StageInterrupted as interrupt:
+        run = interrupt.run
     if asked.json:
         print(json.dumps(run.to_json(), indent=1))
     elif run.status == "ok":

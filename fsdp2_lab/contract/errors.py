@@ -27,3 +27,17 @@ class StageFailed(LabError):
 
 class StageTimeout(StageFailed):
     """A launch that its deadline ended."""
+
+
+class StageInterrupted(KeyboardInterrupt):
+    """A launch that Ctrl-C or the notebook's stop button ended; `run` has what was recorded up to then."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"every rank was ended: {self.run.outcome}"
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"StageInterrupted: {self}"]

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ..contract import workspace
-from ..contract.errors import StageFailed, StageTimeout, UsageError
+from ..contract.errors import StageFailed, StageInterrupted, StageTimeout, UsageError
 from ..contract.record import LaunchRecord, RankError, read_records, write_launch
 from ..contract.settings import parse_settings, to_argv
 from .job import Job
@@ -45,8 +45,8 @@ def launch(stage: str, ranks: int | None = None, *, timeout: float = TIMEOUT_SEC
 def execute(script: Path, ranks: int | None, argv: list[str], timeout: float, progress) -> Run:
     """Run any torchrun script to its end, its deadline or an interrupt; the returned `Run` says which.
 
-    Raises `UsageError` where the request cannot be run at all, and `KeyboardInterrupt`, with the run as its
-    `run`, once an interrupt has been cleaned up after.
+    Raises `UsageError` where the request cannot be run at all, and `StageInterrupted` once an interrupt has been
+    cleaned up after.
     """
     ranks = machine().check_ranks(machine().default_ranks if ranks is None else ranks)
     if not timeout > 0:
@@ -62,9 +62,8 @@ def execute(script: Path, ranks: int | None, argv: list[str], timeout: float, pr
             progress.update()
             time.sleep(_POLL_SECONDS)
         status = "timeout" if code is None else "failed" if code else "ok"
-    except KeyboardInterrupt as interrupt:
-        interrupt.run = Run(run_dir)
-        raise
+    except KeyboardInterrupt:
+        raise StageInterrupted(Run(run_dir)) from None
     finally:
         job.end()
         _conclude(launch_record, run_dir, status, code, job.rss_peak_bytes)

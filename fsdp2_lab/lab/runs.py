@@ -166,7 +166,9 @@ class Run:
     def failure(self) -> str:
         """Why it did not end well: the first rank's own traceback, then the log's place and the command."""
         error, lines = self.error, []
-        if self.status == "timeout":
+        if self.status == "interrupted":
+            lines.append("Interrupted, so every rank was ended.")
+        elif self.status == "timeout":
             lines.append(f"No end after {self.launch.timeout_seconds:g} s, so every rank was ended.")
             lines += [f"  rank {r.rank} was in stage {r.stages[-1].name}" for r in self.records if r.stages]
         elif error:
