@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ _USAGE_EXIT_CODE = 2
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 ok, 1 failed, 2 bad usage, 124 timeout, 130 interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's kill is cleaned up after, too
     parser = _parser()
     asked, rest = parser.parse_known_args(argv)
     if rest and asked.command != "run":

@@ -111,7 +111,7 @@ def rank_file(run_dir: Path, rank: int) -> Path:
 
 def write_record(run_dir: Path, record: RankRecord) -> None:
     """Write a rank's record in one step. Non-finite numbers travel as the strings `nan`, `inf`, `-inf`."""
-    workspace.write_json(rank_file(run_dir, record.rank), _finite(asdict(record)))
+    workspace.write_json(rank_file(run_dir, record.rank), finite(asdict(record)))
 
 
 def write_launch(run_dir: Path, launch: LaunchRecord) -> None:
@@ -126,6 +126,7 @@ def read_record(path: Path) -> RankRecord:
         data["steps"] = [StepRow(**row) for row in data["steps"]]
         for step in data["steps"]:
             step.loss = None if step.loss is None else float(step.loss)
+            step.values = {name: float(value) for name, value in step.values.items()}
         return RankRecord(**data)
 
     return _read(path, build)
@@ -154,11 +155,12 @@ def _read(path: Path, build):
     raise UsageError(f"{path} has schema {data['schema']!r}; this version reads {SCHEMA}. Run the stage again.")
 
 
-def _finite(value):
+def finite(value):
+    """A JSON value with `nan`, `inf` and `-inf` as strings, which strict JSON needs and `float()` understands."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value

@@ -1,17 +1,21 @@
 """The launcher: one script, N ranks under torchrun, one `Run` back."""
 
+import math
 import os
 import re
 import secrets
 import shlex
 import shutil
+import signal
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..contract import workspace
 from ..contract.errors import StageFailed, StageInterrupted, StageTimeout, UsageError
-from ..contract.record import LaunchRecord, RankError, read_records, write_launch
+from ..contract.record import LaunchRecord, RankError, read_records, write_launch, write_record
 from ..contract.settings import parse_settings, to_argv
 from .job import Job
 from .machine import machine
@@ -49,8 +53,8 @@ def execute(script: Path, ranks: int | None, argv: list[str], timeout: float, pr
     cleaned up after.
     """
     ranks = machine().check_ranks(machine().default_ranks if ranks is None else ranks)
-    if not timeout > 0:
-        raise UsageError(f"timeout={timeout}: expected seconds above 0.")
+    if not 0 < timeout < math.inf:
+        raise UsageError(f"timeout={timeout}: expected a number of seconds above 0.")
     script = _check_script(script, argv)
     run_dir, launch_record = _new_run(script, ranks, argv, timeout)
     job = _start(script, ranks, argv, run_dir)
@@ -65,10 +69,24 @@ def execute(script: Path, ranks: int | None, argv: list[str], timeout: float, pr
     except KeyboardInterrupt:
         raise StageInterrupted(Run(run_dir)) from None
     finally:
-        job.end()
-        _conclude(launch_record, run_dir, status, code, job.rss_peak_bytes)
-        progress.finish(Run(run_dir))
+        with _uninterrupted():
+            job.end()
+            _conclude(launch_record, run_dir, status, code, job.rss_peak_bytes)
+            progress.finish(Run(run_dir))
     return Run(run_dir)
+
+
+@contextmanager
+def _uninterrupted():
+    # A second Ctrl-C must not leave ranks behind. Only the main thread may set handlers, and only it is interrupted.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _check_script(script: Path, argv: list[str]) -> Path:
@@ -130,6 +148,11 @@ def _conclude(launch_record: LaunchRecord, run_dir: Path, status: str, code: int
     records = read_records(run_dir)
     if records:
         launch_record.how = records[0].how
+    for record in records:
+        # A rank cannot see its own exit code: after sys.exit(3) its record still says ok.
+        if record.status == "ok" and launch_record.exit_codes[str(record.rank)]:
+            record.status = "failed"
+            write_record(run_dir, record)
     if status == "failed":
         said = (logs / "torchrun.log").read_text(encoding="utf-8", errors="replace")[-4000:]
         launch_record.error = find_error(records, launch_record.exit_codes, logs) or RankError(

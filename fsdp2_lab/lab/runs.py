@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..contract import workspace
 from ..contract.errors import UsageError
-from ..contract.record import LaunchRecord, RankError, RankRecord, StageRow, read_launch, read_records
+from ..contract.record import LaunchRecord, RankError, RankRecord, StageRow, finite, read_launch, read_records
 from ..contract.units import format_bytes, format_seconds
 
 _STAGE_QUANTITIES = tuple(field.name for field in fields(StageRow) if field.name != "name")
@@ -182,7 +182,7 @@ class Run:
     def to_json(self) -> dict:
         """The run as `fsdp2-lab run --json` prints it."""
         launch = self.launch
-        return {
+        facts = {
             "id": self.id,
             "status": self.status,
             "how": self.how,
@@ -199,6 +199,7 @@ class Run:
             "peak_bytes": self.peak_bytes,
             "error": self.error and asdict(self.error),
         }
+        return finite(facts)
 
     def _stage_json(self, name: str) -> dict:
         per_rank = [
@@ -239,7 +240,7 @@ def runs() -> pd.DataFrame:
     """All runs in `runs/`, newest first: id, status, ranks, seconds, how, command."""
     rows = []
     for run_dir in workspace.runs_dir().glob("*/"):
-        if not any(run_dir.glob("*.json")):
+        if not any(run_dir.glob("r[ua]n*.json")):  # run.json or rank0.json
             continue
         try:
             run = Run(run_dir)

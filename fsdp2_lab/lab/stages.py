@@ -3,10 +3,12 @@
 import ast
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..contract import workspace
 from ..contract.errors import UsageError
+from ..contract.settings import parse_settings
 
 _FIRST_SECTION = re.compile(r'^record\.stage\("', re.MULTILINE)
 _SECTION = re.compile(r'^record\.stage\("(\w+)"\)', re.MULTILINE)
@@ -48,6 +50,9 @@ class Stage:
         """
         path = workspace.script_path(self.name)
         self._check_owner(path)
+        self._check_module(path)
+        if self.defaults:
+            parse_settings([], **dict(self.defaults))
         script = self._header() + self._earlier_sections() + self._section()
         compile(script, str(path), "exec")
         workspace.write_text(path, script)
@@ -56,6 +61,7 @@ class Stage:
     def _header(self) -> str:
         tree = ast.parse(self.cell, filename=f"<stage {self.name}>")
         summary = ast.get_docstring(tree) or f"The stage `{self.name}`."
+        summary = summary.replace("\\", r"\\").replace('"""', r"\"\"\"")
         defaults = ", ".join(f"{name}={value!r}" for name, value in self.defaults)
         return _HEADER.format(summary=summary, name=self.name, notebook=self.notebook, defaults=defaults)
 
@@ -76,6 +82,14 @@ class Stage:
         if self.name in sections(text):
             raise UsageError(f"Stage {self.name!r} cannot come after {self.after!r}, which already contains it.")
         return text[start.start() :].rstrip("\n") + "\n\n"
+
+    def _check_module(self, path: Path) -> None:
+        # A script's folder comes first where it imports: launch/random.py would hide the real `random`.
+        spec = find_spec(self.name)
+        if spec and spec.origin != str(path):
+            raise UsageError(
+                f"{self.name!r} cannot name a stage: a script of that name would hide the module {self.name}."
+            )
 
     def _check_owner(self, path: Path) -> None:
         if not path.exists():

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from ..contract.record import RankError, RankRecord
 
-_FAILURE = re.compile(r"^\s*rank\s*:\s*(\d+) .*\n\s*exitcode\s*:\s*(-?\d+) ", re.MULTILINE)
+_FAILURE = re.compile(r"^\s*rank\s*:\s*(\d+) .*\n\s*exitcode\s*:\s*(-?\d+) \(pid: (\d+)\)", re.MULTILINE)
+_ENDED_BY_TORCHRUN = re.compile(r"Sending process (\d+) closing signal")
 _TRACEBACK = "Traceback (most recent call last):"
+_LAST_WORDS = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 # What the other ranks say when a peer is gone; a cause only if nobody has a better one.
 _CONSEQUENCE = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remote process exited", re.IGNORECASE)
 
@@ -17,7 +19,9 @@ def exit_codes(torchrun_log: Path, ranks: int, agent_code: int | None) -> dict[s
     if agent_code == 0:
         return {str(rank): 0 for rank in range(ranks)}
     codes = {str(rank): None for rank in range(ranks)}
-    codes.update({rank: int(code) for rank, code in _FAILURE.findall(_read(torchrun_log))})
+    report = _read(torchrun_log)
+    ended = set(_ENDED_BY_TORCHRUN.findall(report))
+    codes.update({rank: int(code) for rank, code, pid in _FAILURE.findall(report) if pid not in ended})
     return codes
 
 
@@ -31,17 +35,17 @@ def find_error(records: list[RankRecord], codes: dict[str, int | None], logs: Pa
 
 
 def _from_log(rank: int, code: int, logs: Path) -> RankError:
-    text = _read(logs / f"rank{rank}.stderr")
     if code < 0:
-        name = signal.Signals(-code).name
+        known = {member.value: member.name for member in signal.Signals}
+        name = known.get(-code, f"signal {-code}")
         return RankError(rank, name, f"rank {rank} was ended by {name}", "")
-    start = text.rfind(_TRACEBACK)
-    if start < 0:
-        return RankError(rank, "SystemExit", f"rank {rank} ended with exit code {code}", text[-2000:])
-    lines = text[start:].rstrip().splitlines()
-    end = next((i for i, line in enumerate(lines[1:], 1) if line and not line[0].isspace()), len(lines) - 1)
-    kind, _, message = lines[end].partition(": ")
-    return RankError(rank, kind.rpartition(".")[2], message, "\n".join(lines[: end + 1]) + "\n")
+    text = _read(logs / f"rank{rank}.stderr").rstrip()
+    lines = text[max(0, text.rfind(_TRACEBACK)) :].splitlines()
+    for end, line in enumerate(lines):
+        words = _LAST_WORDS.match(line)
+        if words and (_TRACEBACK in text or words[1].endswith("Error")):  # a SyntaxError has no traceback
+            return RankError(rank, words[1].rpartition(".")[2], words[2] or "", "\n".join(lines[: end + 1]) + "\n")
+    return RankError(rank, "SystemExit", f"rank {rank} ended with exit code {code}", text[-2000:])
 
 
 def _read(path: Path) -> str:

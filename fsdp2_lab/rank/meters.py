@@ -23,6 +23,7 @@ class CpuMeter:
 
     how = MEASURED_CPU
     slows_steps = True
+    device_name = "cpu"
 
     def __init__(self):
         count_every_thread(True)
@@ -53,6 +54,11 @@ class CudaMeter:
     def __init__(self, local_rank: int):
         self._device = torch.device("cuda", local_rank)
         self._before = 0
+
+    @property
+    def device_name(self) -> str:
+        # Asking for the name before the first CUDA call would create a context, on the wrong GPU perhaps.
+        return torch.cuda.get_device_name(self._device) if torch.cuda.is_initialized() else str(self._device)
 
     def start(self) -> None:
         # Before the first CUDA call there is nothing to count, and asking would create the context too early.

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from ..contract import workspace
+from ..contract.errors import LabError
 from ..contract.record import RankError, RankRecord, StageRow, StepRow, write_record
 from ..contract.settings import Settings, describe
 from .meters import meter_for, resident_bytes
@@ -40,7 +41,7 @@ def open_record(settings: Settings | None = None) -> "Record":
         local_rank=local_rank,
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=torch.cuda.get_device_name(local_rank) if device_type == "cuda" else "cpu",
+        device=meter.device_name,
         how=meter.how,
         started_unix_seconds=time.time(),
         versions={"python": platform.python_version(), **_versions("torch", "transformers", "fsdp2-lab")},
@@ -143,6 +144,7 @@ class Record:
         self._meter.synchronize()
         seconds = time.perf_counter() - self._stage_start
         self._lap()
+        self._record.device = self._meter.device_name
         rss, rss_peak = resident_bytes()
         row = replace(self._record.stages[-1], seconds=seconds, rss_bytes=rss, rss_peak_bytes=rss_peak)
         if self._laps:
@@ -159,9 +161,13 @@ class Record:
         self._record.error = RankError(
             self._record.rank, kind.__name__, str(error), text, self._stage_name, time.time()
         )
+        self._meter.close()  # a profiler that still runs at exit ends the process with SIGSEGV
         self._record.status = "failed"
         self._write()
-        self._previous_hook(kind, error, trace)
+        if issubclass(kind, LabError):
+            print(f"{kind.__name__}: {error}", file=sys.stderr)  # its message is the whole story
+        else:
+            self._previous_hook(kind, error, trace)
 
     def _write(self) -> None:
         write_record(self._run_dir, self._record)

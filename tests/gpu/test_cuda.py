@@ -1,0 +1,36 @@
+"""The program on CUDA: NCCL, bfloat16 compute, the caching allocator's numbers."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fsdp2_lab.lab.launcher import execute
+from fsdp2_lab.lab.progress import Silent
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="skipped: no GPU, so NCCL and the CUDA meters stay unmeasured here"
+)
+TRAIN = Path(__file__).resolve().parents[2] / "launch" / "train.py"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FSDP2_LAB_HOME", str(tmp_path_factory.mktemp("home")))
+        yield execute(TRAIN, None, ["--steps", "4", "--weights", "random"], 600, Silent())
+
+
+def test_the_run_is_labelled_measured_cuda(run):
+    assert run.status == "ok", run.failure()
+    assert run.how == "measured (CUDA)"
+    assert run.records[0].settings["compute_dtype"] == "bfloat16"
+
+
+def test_bytes_are_the_caching_allocators(run):
+    parameters = run.noted("parameters")[0]
+    for row in run.stage("load"):
+        assert row.bytes_after == pytest.approx(4 * parameters / run.ranks, rel=0.05)
+        assert row.reserved_bytes >= row.peak_bytes >= row.bytes_after
+    assert all(step.peak_bytes for record in run.records for step in record.steps)
+    assert all(step.timed for record in run.records for step in record.steps)

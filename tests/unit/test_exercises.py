@@ -1,0 +1,70 @@
+"""Each exercise on nothing, on nonsense, on wrong answers and on the solution."""
+
+import pytest
+
+from fsdp2_lab.contract.record import RankRecord, StageRow, StepRow, write_record
+from fsdp2_lab.contract.units import MIB
+from fsdp2_lab.lab.runs import Run
+from fsdp2_lab.learn import q00, q03, q04, q05, q06, q07, q08
+
+PARAMETERS = 3_145_728  # 12 MiB in float32
+SIZES = {"batch": 4, "seq": 256, "hidden": 256, "vocab": 384, "blocks": 4}
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    """Two ranks of a model of 12 MiB, as the chapters' stages would record it."""
+    stages = [
+        StageRow("ordinary", bytes_after=12 * MIB),
+        StageRow("allocate", bytes_after=6 * MIB),
+        StageRow("load", bytes_after=6 * MIB, peak_bytes=18 * MIB),
+        StageRow("forward", bytes_before=6 * MIB, bytes_after=int(14.6 * MIB)),
+        StageRow("train", bytes_after=int(18.7 * MIB)),
+    ]
+    steps = [StepRow(0, peak_bytes=33 * MIB, seconds=1.0), StepRow(1, peak_bytes=45 * MIB, seconds=1.0)]
+    for rank in range(2):
+        values = {"parameters": PARAMETERS, "sizes": SIZES, "after_reduce_scatter_sum": [1.0, 1.0]}
+        write_record(
+            tmp_path,
+            RankRecord(rank, 2, rank, "host", 1, "cpu", "measured (CPU)", 0.0, {}, [], {}, "ok", stages, steps, values),
+        )
+    return Run(tmp_path)
+
+
+# exercise, right answer, wrong answer, a word of the reason
+CASES = [
+    (q00, 18.0, 24.0, "gradients"),
+    (q00, 18.0, 36.0, "share"),
+    (q00, 18.0, 6.0, "two states"),
+    (q03, 1, 2, "added"),
+    (q04, 12.0, 6.0, "Nothing is sharded"),
+    (q05, 6.0, 12.0, "data parallelism"),
+    (q05, 6.0, 24.0, "No gradient"),
+    (q06, 18.0, 12.0, "copy alone"),
+    (q06, 18.0, 6.0, "other rank"),
+    (q07, 8.5, 4.0, "last block"),
+    (q07, 8.5, 2.0, "bfloat16"),
+    (q07, 8.5, 5.5, "last norm"),
+    (q08, 43.0, 80.0, "hint"),
+]
+
+
+@pytest.mark.parametrize(("exercise", "right", "wrong", "reason"), CASES)
+def test_a_right_answer_is_right_and_a_wrong_one_gets_its_reason(run, exercise, right, wrong, reason):
+    assert exercise.check(right, run).right
+    verdict = exercise.check(wrong, run)
+    assert not verdict.right
+    assert reason in verdict.text
+
+
+@pytest.mark.parametrize("exercise", [q00, q03, q04, q05, q06, q07, q08])
+def test_nothing_and_nonsense_are_answered_kindly(run, exercise):
+    for nothing in (None, ...):
+        assert exercise.check(nothing, run).kind == "unanswered"
+    for nonsense in ("12", True, [6.0], {}, float("nan")):
+        verdict = exercise.check(nonsense, run)
+        assert verdict.kind == "not yet"
+        assert "<" not in verdict._repr_html_().replace("<div", "").replace("</div>", "").replace("<b>", "").replace(
+            "</b>", ""
+        )
+    assert exercise.hint().text and exercise.solution().text
