@@ -68,6 +68,12 @@ def run_path(run_id: str) -> Path:
     return runs_dir() / run_id
 
 
+def new_run_path(script: Path, *marks: str) -> Path:
+    """The folder for a new run of a script: its name, made safe, and what tells this run from others."""
+    stem = re.sub(r"[^A-Za-z0-9_-]", "-", script.stem).strip("-_")[:40] or "script"
+    return run_path("-".join([stem, *marks]))
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a file's text in one step, so that a reader sees the old or the new, never a part.
 

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -53,7 +52,7 @@ def execute(script: Path, ranks: int | None, argv: list[str], timeout: float, pr
     cleaned up after.
     """
     ranks = machine().check_ranks(machine().default_ranks if ranks is None else ranks)
-    if not 0 < timeout < math.inf:
+    if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise UsageError(f"timeout={timeout}: expected a number of seconds above 0.")
     script = _check_script(script, argv)
     run_dir, launch_record = _new_run(script, ranks, argv, timeout)
@@ -100,8 +99,7 @@ def _check_script(script: Path, argv: list[str]) -> Path:
 
 
 def _new_run(script: Path, ranks: int, argv: list[str], timeout: float) -> tuple[Path, LaunchRecord]:
-    stem = re.sub(r"[^A-Za-z0-9_-]", "-", script.stem).strip("-")[:40] or "script"
-    run_dir = workspace.run_path(f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
+    run_dir = workspace.new_run_path(script, time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(2))
     command = ["torchrun", "--standalone", f"--nproc_per_node={ranks}", _relative(script), *argv]
     record = LaunchRecord(
         id=run_dir.name,

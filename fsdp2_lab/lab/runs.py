@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, fields
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from statistics import median
 
@@ -230,8 +231,6 @@ class Run:
         return f"{self.summary}\n{body}"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         table = self.table.to_html(index=False, border=0) if self.records else ""
         return f"{table}<p><small>{escape(self.summary)}</small></p>"
 

@@ -75,30 +75,33 @@ class Record:
     def steps(self, batches: Iterable) -> Iterator:
         """Go through `batches`, one training step each, and measure every step.
 
-        On a CPU the first two steps are metered and slow; the steps after them are timed. The record of a
-        step holds what the loop body gave to `log`.
+        On a CPU the first two steps are metered and slow; the steps after them are timed. (A loop that does
+        not go through here is metered, and slowed, from end to end.) The record of a step holds what the loop
+        body gave to `log`; a step that `break` ends is not recorded.
         """
         self._lap()
-        for step, batch in enumerate(batches):
-            metered = step < METERED_STEPS or not self._meter.slows_steps
-            row = StepRow(step, self._stage_name, timed=not (metered and self._meter.slows_steps))
-            self._logged = row
-            if metered:
-                self._meter.start()
-            start = time.perf_counter()
-            yield batch
-            self._meter.synchronize()
-            row.seconds = time.perf_counter() - start
-            if metered and (lap := self._lap()):
-                row.peak_bytes = lap.peak_bytes
-            self._record.steps.append(row)
+        try:
+            for step, batch in enumerate(batches):
+                metered = step < METERED_STEPS or not self._meter.slows_steps
+                self._logged = StepRow(step, self._stage_name, timed=not (metered and self._meter.slows_steps))
+                if metered:
+                    self._meter.start()
+                start = time.perf_counter()
+                yield batch
+                self._meter.synchronize()
+                self._logged.seconds = time.perf_counter() - start
+                if metered and (lap := self._lap()):
+                    self._logged.peak_bytes = lap.peak_bytes
+                self._record.steps.append(self._logged)
+                if time.monotonic() - self._written > WRITE_SECONDS:
+                    self._write()
+                    if self._record.rank == 0:
+                        print_step(self._logged)
+        finally:
             self._logged = None
-            if time.monotonic() - self._written > WRITE_SECONDS:
-                self._write()
-                if self._record.rank == 0:
-                    print_step(row)
-        self._write()
-        self._meter.start()
+            self._lap()  # of a step that was broken out of
+            self._write()
+            self._meter.start()
 
     def log(self, *, loss, tokens, **values) -> None:
         """Note the current step's loss (mean over all ranks' tokens), tokens (of all ranks) and other numbers.
@@ -180,7 +183,7 @@ def _run_dir() -> Path:
     # Without our launcher: torchrun's agent is the parent of every rank on this host, so its start names the run.
     agent = psutil.Process(os.getppid())
     started = time.strftime("%Y%m%d-%H%M%S", time.localtime(agent.create_time()))
-    return workspace.run_path(f"{Path(sys.argv[0]).stem}-{started}-{agent.pid}")
+    return workspace.new_run_path(Path(sys.argv[0]), started, str(agent.pid))
 
 
 def _versions(*packages: str) -> dict:
