@@ -39,7 +39,7 @@ class AllocatorTrace:
     _mapped: ClassVar[set[int]] = set()  # addresses of mapped files, over all laps
 
     def __init__(self):
-        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
         self._profile.start()
         torch.empty(1)  # made and freed: even a lap without allocations has events to read a total from
 
