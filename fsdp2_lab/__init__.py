@@ -5,7 +5,7 @@ from importlib import import_module
 _HOMES = {
     "doctor": "lab.doctor",
     "launch": "lab.launcher",
-    "most_ranks": "lab.machine",
+    "available_ranks": "lab.machine",
     "checkpoint": "lab.checkpoints",
     "Run": "lab.runs",
     "runs": "lab.runs",

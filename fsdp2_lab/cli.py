@@ -33,7 +33,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fsdp2-lab", description=__doc__.split(":")[0] + ".", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="fsdp2-lab",
+        description="Run FSDP2 Lab's scripts and notebooks, and read their records.",
+        allow_abbrev=False,
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     doctor = commands.add_parser("doctor", help="what this machine offers, and whether versions are in range")
@@ -44,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         help="run a script under torchrun and keep a record",
         usage="fsdp2-lab run SCRIPT [--ranks N] [--timeout SECONDS] [--json] [settings of the script]",
+        epilog="The settings of a workbook script: python launch/train.py --help",
         allow_abbrev=False,
     )
     run.add_argument("script", type=Path, help="any torchrun script, as launch/train.py")
@@ -95,7 +100,7 @@ def _run(asked, rest) -> int:
 def _runs(asked, _rest) -> int:
     from .lab.runs import Run, runs
 
-    if asked.id:
+    if asked.id is not None:
         run = Run.open(asked.id)
         print(json.dumps(run.to_json(), indent=1) if asked.json else run)
         return 0
@@ -103,7 +108,8 @@ def _runs(asked, _rest) -> int:
     if asked.json:
         print(listed.to_json(orient="records", indent=1))
     else:
-        print("no runs yet" if listed.empty else listed.to_string(index=False, na_rep="–"))
+        columns = ["id", "status", "ranks", "seconds", "command"]  # --json has them all
+        print("no runs yet" if listed.empty else listed[columns].to_string(index=False, na_rep="–"))
     return 0
 
 

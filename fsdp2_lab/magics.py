@@ -7,9 +7,9 @@ from pathlib import Path
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from .contract.errors import UsageError
+from .contract.errors import StageSyntaxError, UsageError
 from .lab.machine import machine
-from .lab.stages import Stage, sections
+from .lab.stages import UNKNOWN_NOTEBOOK, Stage, sections
 
 
 @magics_class
@@ -36,9 +36,15 @@ class LabMagics(Magics):
         """`%%stage NAME [--after PREV]`: write this cell, with the stages before it, to `launch/NAME.py`."""
         asked = parse_argstring(self.stage, line)
         defaults = tuple(_default(text) for text in asked.defaults)
-        path = Stage(asked.name, cell, asked.after, self.notebook or _session_notebook(), defaults).write()
+        try:
+            stage = Stage(asked.name, cell, asked.after, self.notebook or _session_notebook(), defaults)
+            path = stage.write()
+        except SyntaxError as error:
+            raise StageSyntaxError(error) from None
         text = path.read_text(encoding="utf-8")
         print(f"{path.parent.name}/{path.name}: {' → '.join(sections(text))} ({len(text.splitlines())} lines)")
+        if followed := stage.update_later_scripts():
+            print(f"changed with it: {', '.join(script.name for script in followed)}")
 
 
 def _default(text: str) -> tuple[str, object]:
@@ -54,4 +60,4 @@ def _default(text: str) -> tuple[str, object]:
 def _session_notebook() -> str:
     # JupyterLab tells the kernel which notebook it serves; elsewhere `%chapter` can say it.
     path = os.environ.get("JPY_SESSION_NAME")
-    return Path(path).name if path else "a notebook"
+    return Path(path).name if path else UNKNOWN_NOTEBOOK

@@ -21,14 +21,14 @@ from torch.distributed.device_mesh import init_device_mesh
 device_type = "cuda" if torch.cuda.is_available() else "cpu"
 device = torch.device(device_type, int(os.environ["LOCAL_RANK"]) if device_type == "cuda" else None)
 if device_type == "cuda":
-    torch.cuda.set_device(device)  # before NCCL starts, or every rank would use GPU 0
+    torch.cuda.set_device(device)  # before any CUDA call, which would use GPU 0
 
 dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
 mesh = init_device_mesh(device_type, (world_size,), mesh_dim_names=("shard",))
 
 record.stage("meta")  # notebooks/04_meta_device.ipynb
-"""Build the model's structure on every rank without allocating one parameter."""
+"""Build the model's structure on every rank; of its parameters, no more than one is in memory at a time."""
 from accelerate import init_empty_weights
 from transformers import AutoModelForCausalLM
 

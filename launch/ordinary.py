@@ -21,7 +21,7 @@ from torch.distributed.device_mesh import init_device_mesh
 device_type = "cuda" if torch.cuda.is_available() else "cpu"
 device = torch.device(device_type, int(os.environ["LOCAL_RANK"]) if device_type == "cuda" else None)
 if device_type == "cuda":
-    torch.cuda.set_device(device)  # before NCCL starts, or every rank would use GPU 0
+    torch.cuda.set_device(device)  # before any CUDA call, which would use GPU 0
 
 dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()

@@ -2,7 +2,7 @@
 
 
 class LabError(Exception):
-    """A mistake the reader can mend: one sentence naming the value, what was expected, what to do."""
+    """Anything that went wrong and that a person should read about; our own frames are left out."""
 
     def _render_traceback_(self) -> list[str]:
         # IPython calls this hook instead of printing the frames between the cell and the raise.
@@ -10,7 +10,19 @@ class LabError(Exception):
 
 
 class UsageError(LabError):
-    """A setting, name or folder that cannot be used; raised before any rank starts where it can be known."""
+    """A mistake the reader can mend: one sentence naming the value, what was expected, what to do.
+
+    Raised before any rank starts where it can be known.
+    """
+
+
+class StageSyntaxError(UsageError):
+    """A stage cell that is no Python; nothing was written."""
+
+    def __init__(self, error: SyntaxError):
+        line = (error.text or "").rstrip("\n")
+        marker = " " * max(0, (error.offset or 1) - 1) + "^"
+        super().__init__(f"{error.msg} ({error.filename}, line {error.lineno})\n    {line}\n    {marker}")
 
 
 class StageFailed(LabError):

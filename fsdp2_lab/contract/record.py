@@ -134,8 +134,8 @@ def read_record(path: Path) -> RankRecord:
 
 def read_records(run_dir: Path) -> list[RankRecord]:
     """The records of a run in rank order; those of ranks that wrote none are absent."""
-    files = sorted(run_dir.glob("rank[0-9]*.json"), key=lambda path: int(path.stem.removeprefix("rank")))
-    return [read_record(path) for path in files]
+    files = [path for path in run_dir.glob("rank*.json") if path.stem.removeprefix("rank").isdecimal()]
+    return [read_record(path) for path in sorted(files, key=lambda path: int(path.stem.removeprefix("rank")))]
 
 
 def read_launch(run_dir: Path) -> LaunchRecord | None:

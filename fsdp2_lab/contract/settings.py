@@ -1,15 +1,18 @@
-"""The knobs common to all scripts: one dataclass, read from the command line and checked in one place."""
+"""The settings common to all scripts: one dataclass, read from the command line and checked in one place."""
 
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 
 from .errors import UsageError
-from .models import ModelSource, find_model
+from .model_source import ModelSource, find_model
 
-DTYPES = ("float32", "bfloat16", "float16")
+PARAM_DTYPES = ("float32", "bfloat16")  # in float16 AdamW's eps of 1e-8 is 0, and its updates are NaN
+COMPUTE_DTYPES = ("auto", "float32", "bfloat16", "float16")
+BYTE_TOKENS = 259  # ByT5's: 256 bytes after 3 special tokens
+_MOST = 10**9
 
 
-def _knob(default, text: str):
+def _setting(default, text: str):
     return field(default=default, metadata={"help": text})
 
 
@@ -17,17 +20,17 @@ def _knob(default, text: str):
 class Settings:
     """What a run is asked to do. Dtypes go by torch's names; `auto` is decided on the rank, by its device."""
 
-    model: str = _knob("byte-llama", "built-in name, or a Hugging Face config or checkpoint folder")
-    weights: str = _knob("auto", "auto (the model's own checkpoint if there is one), random, or a safetensors folder")
-    batch: int = _knob(4, "sequences per rank and step")
-    seq: int = _knob(128, "tokens per sequence")
-    steps: int = _knob(20, "training steps")
-    lr: float = _knob(1e-4, "learning rate of AdamW")
-    param_dtype: str = _knob("float32", "dtype of the sharded parameters, the optimizer's master copy")
-    compute_dtype: str = _knob("auto", "dtype of forward and backward; auto: bfloat16 on CUDA, float32 on a CPU")
-    checkpointing: bool = _knob(True, "activation checkpointing, true or false")
-    reshard: bool = _knob(True, "free gathered parameters after forward, true or false")
-    seed: int = _knob(0, "seed of random weights and of the order of the data")
+    model: str = _setting("byte-llama", "built-in name, or a Hugging Face config or checkpoint folder")
+    weights: str = _setting("auto", "auto (the model's own checkpoint, if it has one), random, or a safetensors folder")
+    batch: int = _setting(4, "sequences per rank and step")
+    seq: int = _setting(128, "tokens per sequence")
+    steps: int = _setting(20, "training steps")
+    lr: float = _setting(1e-4, "learning rate of AdamW")
+    param_dtype: str = _setting("float32", "dtype of the sharded parameters, the optimizer's master copy")
+    compute_dtype: str = _setting("auto", "dtype of forward and backward; auto: bfloat16 on CUDA, float32 on a CPU")
+    checkpointing: bool = _setting(True, "activation checkpointing, true or false")
+    reshard: bool = _setting(True, "free gathered parameters after forward, true or false")
+    seed: int = _setting(0, "seed of random weights and of the order of the data")
 
     def check(self) -> ModelSource:
         """Check every value against its range and the model's limits; return where the model comes from.
@@ -35,20 +38,25 @@ class Settings:
         Raises `UsageError` for the first value that cannot be used.
         """
         for name in ("batch", "seq", "steps"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"--{name} {getattr(self, name)}: expected a whole number from 1 up.")
+            if not 1 <= getattr(self, name) <= _MOST:
+                raise UsageError(f"--{name} {getattr(self, name)}: expected a whole number from 1 to {_MOST:,}.")
         if not 0 < self.lr < float("inf"):
             raise UsageError(f"--lr {self.lr}: expected a number above 0.")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed {self.seed}: expected a whole number from 0 to 2**63 - 1.")
-        for name, extra in (("param_dtype", ()), ("compute_dtype", ("auto",))):
-            allowed = (*DTYPES, *extra)
+        for name, allowed in (("param_dtype", PARAM_DTYPES), ("compute_dtype", COMPUTE_DTYPES)):
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} {getattr(self, name)}: expected one of {', '.join(allowed)}.")
         source = find_model(self.model, self.weights)
         if source.max_seq and self.seq > source.max_seq:
             raise UsageError(f"--seq {self.seq}: {self.model} has positions for {source.max_seq} tokens at most.")
+        vocabulary = source.config.get("vocab_size")
+        if isinstance(vocabulary, int) and vocabulary < BYTE_TOKENS and not source.has_tokenizer:
+            raise UsageError(
+                f"--model {self.model}: a vocabulary of {vocabulary} is too small for bytes ({BYTE_TOKENS}), "
+                "and the folder has no tokenizer.json."
+            )
         return source
 
 
@@ -61,7 +69,7 @@ def parse_settings(argv: list[str], **defaults) -> Settings:
         to_argv(defaults) + argv, return_remaining_strings=True, look_for_args_file=False
     )
     if unknown:
-        known = ", ".join("--" + knob.name.replace("_", "-") for knob in fields(Settings))
+        known = ", ".join("--" + field.name.replace("_", "-") for field in fields(Settings))
         raise UsageError(f"Unknown setting {unknown[0]!r}. Settings are {known}.")
     settings.check()
     return settings

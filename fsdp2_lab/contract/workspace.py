@@ -49,9 +49,9 @@ def check_stage_name(name: str) -> str:
 
     Raises `UsageError` unless it is 1 to 40 lower-case letters, digits and underscores, a letter first.
     """
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name[:60]!r} cannot name a stage: use 1 to 40 lower-case letters, digits and "
+            f"{name!r:.60} cannot name a stage: use 1 to 40 lower-case letters, digits and "
             "underscores, beginning with a letter."
         )
     return name
@@ -63,8 +63,8 @@ def script_path(stage: str) -> Path:
 
 def run_path(run_id: str) -> Path:
     """The folder of one run. Raises `UsageError` where the id is not one that a run can have."""
-    if not _RUN_ID.fullmatch(run_id):
-        raise UsageError(f"{run_id[:60]!r} is no run id; `fsdp2-lab runs` lists them.")
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+        raise UsageError(f"{run_id!r:.60} is no run id; `fsdp2-lab runs` lists them.")
     return runs_dir() / run_id
 
 
@@ -91,9 +91,10 @@ def write_text(path: Path, text: str) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
+        there = next(parent for parent in path.parents if parent.exists())
+        mend = f"make {there} writable" if there.is_dir() else f"move the file {there} away"
         raise UsageError(
-            f"Cannot write {path}: {error.strerror}. Make {path.parent} writable, "
-            f"or set {HOME_VARIABLE} to a folder that is."
+            f"Cannot write {path} ({error.strerror}): {mend}, or set {HOME_VARIABLE} to a folder that is writable."
         ) from error
 
 

@@ -3,18 +3,17 @@
 from pathlib import Path
 
 from ..contract import workspace
-from ..contract.errors import UsageError
-from ..contract.models import BUILT_IN, has_safetensors
+from ..contract.model_source import BUILT_IN, find_model, has_safetensors
 from .launcher import launch
 
 
 def checkpoint(model: str = "byte-llama") -> Path:
-    """The folder of a built-in model's checkpoint; the first call trains it, on one process in about a minute.
+    """The folder of a model's checkpoint. For a built-in model the first call trains it, in a minute or two.
 
-    Raises `UsageError` for a name that is not built in.
+    Any other model's folder is its own checkpoint. Raises `UsageError` for a folder that is no model's.
     """
     if model not in BUILT_IN:
-        raise UsageError(f"checkpoint({model!r}): only built-in models are made here: {', '.join(BUILT_IN)}.")
+        return find_model(model).folder
     folder = workspace.checkpoints_dir() / model
     if not has_safetensors(folder):
         launch("pretrain", ranks=1)

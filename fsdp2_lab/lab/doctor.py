@@ -42,9 +42,9 @@ class Report:
         return {"ok": self.ok, **facts, "how": found.how, "checks": [asdict(check) for check in self.checks]}
 
     def __repr__(self) -> str:
-        lines = [
-            f"{'ok' if check.ok else 'NO':<4}{check.name:<16}{check.found:<28}{check.expected}" for check in self.checks
-        ]
+        rows = [("", "", "found", "expected")]
+        rows += [("ok" if check.ok else "NO", check.name, check.found, check.expected) for check in self.checks]
+        lines = [f"{ok:<4}{name:<16}{found:<32}{expected}" for ok, name, found, expected in rows]
         return "\n".join([*lines, "", f"Notebooks and scripts will use: {self.uses}."])
 
 

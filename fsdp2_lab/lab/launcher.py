@@ -16,11 +16,11 @@ from ..contract import workspace
 from ..contract.errors import StageFailed, StageInterrupted, StageTimeout, UsageError
 from ..contract.record import LaunchRecord, RankError, read_records, write_launch, write_record
 from ..contract.settings import parse_settings, to_argv
+from .diagnosis import exit_codes, find_error
 from .job import Job
 from .machine import machine
 from .progress import make_progress
 from .runs import Run
-from .verdict import exit_codes, find_error
 
 TIMEOUT_SECONDS = 600.0
 _POLL_SECONDS = 0.2
@@ -91,7 +91,7 @@ def _uninterrupted():
 def _check_script(script: Path, argv: list[str]) -> Path:
     script = script.resolve()
     if not script.is_file():
-        raise UsageError(f"No script {script}: expected a Python file that torchrun can run.")
+        raise UsageError(f"No script {script}: expected a Python file for torchrun, and its settings after it.")
     # Only a script that reads our settings has its command line checked here; another's is its own affair.
     if "read_settings(" in script.read_text(encoding="utf-8", errors="replace"):
         parse_settings(argv)
@@ -122,7 +122,8 @@ def _start(script: Path, ranks: int, argv: list[str], run_dir: Path) -> Job:
     # All ranks are on this machine: gloo would otherwise ask for an address of the host's name.
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     environment["PYTHONUNBUFFERED"] = "1"
-    environment.pop("MPLBACKEND", None)  # the notebook's; a rank has no notebook
+    for ours in ("MPLBACKEND", "PYTORCH_NVML_BASED_CUDA_CHECK"):  # for a notebook's kernel, not for a rank
+        environment.pop(ours, None)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
     command += [f"--nproc-per-node={ranks}", f"--log-dir={logs}", "--redirects=3", str(script), *argv]
     return Job(command, environment, logs / "torchrun.log", run_dir)

@@ -50,14 +50,20 @@ class Machine:
         return f"{self.default_ranks} ranks by default on {devices}; numbers are {self.how}"
 
 
-@cache
 def machine() -> Machine:
-    return Machine(_gpu_count(), _core_count())
+    """This machine, as the environment shows it now."""
+    return _machine(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def most_ranks(wanted: int | None = None) -> int:
+@cache
+def _machine(visible_devices: str | None) -> Machine:
+    return Machine(0 if visible_devices == "" else _gpu_count(), _core_count())
+
+
+def available_ranks(wanted: int | None = None) -> int:
     """`wanted` ranks on a CPU, and with GPUs no more than there are; the machine's default unless given."""
-    return min(wanted or machine().default_ranks, machine().gpus or wanted or machine().default_ranks)
+    wanted = wanted or machine().default_ranks
+    return min(wanted, machine().gpus or wanted)
 
 
 def _core_count() -> int:

@@ -1,6 +1,9 @@
 """The series, executed unattended: papermill over `notebooks/`, a table at the end."""
 
+import sys
+import threading
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import nbformat
@@ -9,6 +12,10 @@ import yaml
 
 from ..contract import workspace
 from ..contract.errors import UsageError
+from .progress import where
+from .runs import Run
+
+_NARRATE_SECONDS = 10.0
 
 
 def execute_series(only: list[str] | None, parameters: list[str], in_place: bool = False) -> bool:
@@ -20,21 +27,56 @@ def execute_series(only: list[str] | None, parameters: list[str], in_place: bool
     folder = workspace.root() / "notebooks"
     results = folder if in_place else workspace.runs_dir() / "notebooks"
     results.mkdir(parents=True, exist_ok=True)
+    chosen = _chosen(folder, only)
+    known = {notebook: papermill.inspect_notebook(notebook).keys() for notebook in chosen}
     values = dict(_parameter(text) for text in parameters)
+    every = sorted(set().union(*known.values()))
+    if unknown := sorted(set(values) - set(every)):
+        raise UsageError(f"-p {unknown[0]}: no such parameter; there are {', '.join(every)}.")
     outcomes = []
-    for notebook in _chosen(folder, only):
+    for notebook in chosen:
         print(f"\n{notebook.name}", flush=True)
         start = time.monotonic()
-        problem = _execute(notebook, results / notebook.name, values, folder)
+        own = {name: value for name, value in values.items() if name in known[notebook]}
+        with _narrated():
+            problem = _execute(notebook, results / notebook.name, own, folder)
         outcomes.append((notebook.name, time.monotonic() - start, problem))
     _print_table(outcomes, results)
     return not any(problem for _, _, problem in outcomes)
 
 
+@contextmanager
+def _narrated():
+    # papermill's bar moves from cell to cell; who waits for a long one sees how far its run has come.
+    ended = threading.Event()
+    thread = threading.Thread(target=_narrate, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _narrate(ended: threading.Event) -> None:
+    while not ended.wait(_NARRATE_SECONDS):
+        newest = max(workspace.runs_dir().glob("*/run.json"), key=lambda file: file.stat().st_mtime, default=None)
+        with suppress(UsageError, OSError):
+            run = newest and Run(newest.parent)
+            if run and run.status == "running" and run.records:
+                print(f"\n  {run.id}: {where(run.records[0])}", file=sys.stderr, flush=True)
+
+
 def _execute(notebook: Path, result: Path, values: dict, folder: Path) -> str | None:
     try:
         papermill.execute_notebook(
-            notebook, result, parameters=values, cwd=folder, kernel_name="python3", progress_bar=True
+            notebook,
+            result,
+            parameters=values,
+            cwd=folder,
+            kernel_name="python3",
+            progress_bar=True,
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],  # its notice about TCP breaks the progress bar
         )
     except papermill.PapermillExecutionError as error:
         print(error, flush=True)

@@ -13,8 +13,8 @@ _REFRESH_SECONDS = 0.5
 _LINE_SECONDS = 10.0  # between two lines about steps, where lines cannot be replaced
 
 
-class Silent:
-    """No progress at all; also the steps every progress goes through."""
+class Progress:
+    """What a launch reports to; this one keeps quiet."""
 
     def start(self, launch: LaunchRecord, run_dir: Path) -> None:
         """Called once torchrun has started."""
@@ -26,7 +26,7 @@ class Silent:
         """Called once, however it ended."""
 
 
-class Lines(Silent):
+class Lines(Progress):
     """Plain lines on stderr: a line per stage, and one about steps now and then."""
 
     def start(self, launch, run_dir):
@@ -42,7 +42,7 @@ class Lines(Silent):
             self._stage = stage
             self._say(f"  stage {stage}")
         elif record.steps and time.monotonic() - self._spoken > _LINE_SECONDS:
-            self._say(f"  {_where(record)}")
+            self._say(f"  {where(record)}")
 
     def finish(self, run):
         self._say(run.summary)
@@ -52,7 +52,7 @@ class Lines(Silent):
         self._spoken = time.monotonic()
 
 
-class Display(Silent):
+class Display(Progress):
     """One line in a notebook cell, replaced as the run goes on."""
 
     def start(self, launch, run_dir):
@@ -68,11 +68,11 @@ class Display(Silent):
             return
         self._shown = now
         record = _rank_0(self._run_dir)
-        where = _where(record) if record else "starting Python on every rank"
-        self._handle.update(_Line(f"{_opening(self._launch)} · {where} · {format_seconds(now - self._began)}"))
+        place = where(record) if record else "starting Python on every rank"
+        self._handle.update(_Line(f"{_opening(self._launch)} · {place} · {format_seconds(now - self._began)}"))
 
     def finish(self, run):
-        self._handle.update(_Line(run.outcome))  # the run itself shows the rest
+        self._handle.update(_Line(f"{run.outcome} · {run.command}"))  # the run itself shows the rest
 
 
 class _Line:
@@ -88,7 +88,7 @@ class _Line:
         return f"<small>{escape(self._text)}</small>"
 
 
-def make_progress() -> Silent:
+def make_progress() -> Progress:
     """The progress that suits where we are: a notebook's kernel, or a terminal or log."""
     ipython = sys.modules.get("IPython")
     shell = ipython and ipython.get_ipython()
@@ -108,7 +108,8 @@ def _rank_0(run_dir: Path) -> RankRecord | None:
         return None  # progress is a courtesy; the run's end reads the records in earnest
 
 
-def _where(record: RankRecord) -> str:
+def where(record: RankRecord) -> str:
+    """How far a rank has come: its stage and, in a training loop, steps done and the last loss."""
     if not record.stages:
         return "starting"
     stage = f"stage {record.stages[-1].name}"
@@ -117,4 +118,4 @@ def _where(record: RankRecord) -> str:
     step = record.steps[-1]
     of = f" of {record.settings['steps']}" if "steps" in record.settings else ""
     loss = "" if step.loss is None else f", loss {step.loss:.4f}"
-    return f"{stage}, step {step.step + 1}{of}{loss}"
+    return f"{stage}, {len(record.steps)}{of} steps done{loss}"

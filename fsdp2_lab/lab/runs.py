@@ -1,5 +1,6 @@
 """Runs: what ranks and launcher recorded, read back as losses, times, bytes and a tidy frame."""
 
+import shlex
 from dataclasses import asdict, fields
 from functools import cached_property
 from html import escape
@@ -10,12 +11,20 @@ import pandas as pd
 
 from ..contract import workspace
 from ..contract.errors import UsageError
-from ..contract.record import LaunchRecord, RankError, RankRecord, StageRow, finite, read_launch, read_records
+from ..contract.record import (
+    LaunchRecord,
+    RankError,
+    RankRecord,
+    StageRow,
+    finite,
+    rank_file,
+    read_launch,
+    read_records,
+)
 from ..contract.units import format_bytes, format_seconds
 
 _STAGE_QUANTITIES = tuple(field.name for field in fields(StageRow) if field.name != "name")
 _STEP_QUANTITIES = ("loss", "tokens", "seconds", "peak_bytes")
-_UNITS = {"seconds": "s", "loss": "nats/token", "tokens": "tokens"}
 
 
 class Run:
@@ -64,7 +73,9 @@ class Run:
 
     @property
     def command(self) -> str:
-        return self.launch.command if self.launch else " ".join(self.records[0].argv) if self.records else ""
+        if self.launch:
+            return self.launch.command
+        return shlex.join(["torchrun", f"--nproc_per_node={self.ranks}", *self.records[0].argv]) if self.records else ""
 
     @property
     def error(self) -> RankError | None:
@@ -75,7 +86,8 @@ class Run:
 
     @property
     def stage_names(self) -> list[str]:
-        return [row.name for row in self.records[0].stages] if self.records else []
+        """The stages of all ranks, in the order in which they began."""
+        return list(dict.fromkeys(row.name for record in self.records for row in record.stages))
 
     def stage(self, name: str) -> list[StageRow]:
         """One stage on every rank, in rank order. Raises `UsageError` where the run has no such stage."""
@@ -115,16 +127,21 @@ class Run:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Everything measured, tidy: rank, stage, step, quantity, value, unit, how."""
+        """Everything measured, tidy: rank, stage, step, quantity, value, unit, how.
+
+        A step's numbers include what the script logged by name. `timed` is 1 where no meter slowed the step.
+        """
         rows = []
         for record in self.records:
             for stage in record.stages:
                 rows += [(record.rank, stage.name, None, q, getattr(stage, q)) for q in _STAGE_QUANTITIES]
             for step in record.steps:
-                rows += [(record.rank, step.stage, step.step, q, getattr(step, q)) for q in _STEP_QUANTITIES]
-        frame = pd.DataFrame(rows, columns=["rank", "stage", "step", "quantity", "value"]).dropna(subset="value")
+                numbers = {q: getattr(step, q) for q in _STEP_QUANTITIES} | step.values | {"timed": int(step.timed)}
+                rows += [(record.rank, step.stage, step.step, *number) for number in numbers.items()]
+        rows = [row for row in rows if row[-1] is not None]  # a NaN loss stays: it was measured
+        frame = pd.DataFrame(rows, columns=["rank", "stage", "step", "quantity", "value"])
         frame["step"] = frame["step"].astype("Int64")
-        frame["unit"] = frame["quantity"].map(_UNITS).fillna("bytes")
+        frame["unit"] = frame["quantity"].map(_unit)
         return frame.assign(how=self.how).reset_index(drop=True)
 
     @property
@@ -227,11 +244,11 @@ class Run:
         return list(zip(*(record.steps for record in self.records), strict=False))
 
     def __repr__(self) -> str:
-        body = self.table.to_string(index=False) if self.records else "(the script kept no record of its own)"
+        body = self.table.to_string(index=False) if self.stage_names else "(the script marked no stage)"
         return f"{self.summary}\n{body}"
 
     def _repr_html_(self) -> str:
-        table = self.table.to_html(index=False, border=0) if self.records else ""
+        table = self.table.to_html(index=False, border=0) if self.stage_names else ""
         return f"{table}<p><small>{escape(self.summary)}</small></p>"
 
 
@@ -239,7 +256,7 @@ def runs() -> pd.DataFrame:
     """All runs in `runs/`, newest first: id, status, ranks, seconds, how, command."""
     rows = []
     for run_dir in workspace.runs_dir().glob("*/"):
-        if not any(run_dir.glob("r[ua]n*.json")):  # run.json or rank0.json
+        if not (run_dir / "run.json").exists() and not rank_file(run_dir, 0).exists():
             continue
         try:
             run = Run(run_dir)
@@ -250,6 +267,12 @@ def runs() -> pd.DataFrame:
             rows.append((run_dir.stat().st_mtime, run_dir.name, "unreadable", None, None, "", str(error)))
     frame = pd.DataFrame(rows, columns=["started", "id", "status", "ranks", "seconds", "how", "command"])
     return frame.sort_values("started", ascending=False).drop(columns="started").reset_index(drop=True)
+
+
+def _unit(quantity: str) -> str:
+    if quantity.endswith("bytes") or quantity.startswith("bytes"):
+        return "bytes"
+    return {"seconds": "s", "tokens": "tokens", "timed": "yes or no"}.get(quantity, "as logged")
 
 
 def _largest(values) -> float | None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,10 +11,10 @@ from ..contract import workspace
 from ..contract.errors import UsageError
 from ..contract.settings import parse_settings
 
-_FIRST_SECTION = re.compile(r'^record\.stage\("', re.MULTILINE)
-_SECTION = re.compile(r'^record\.stage\("(\w+)"\)', re.MULTILINE)
-_OWNER = re.compile(r"^Written by (.+?): change the cell there", re.MULTILINE)
+UNKNOWN_NOTEBOOK = "a notebook"
 
+_MARK = re.compile(r'record\.stage\("(\w+)"\)  # ')
+_OWNER = re.compile(r"^Written by (.+): change the cell there", re.MULTILINE)
 _HEADER = '''"""{summary}
 
     torchrun --standalone --nproc_per_node=2 launch/{name}.py
@@ -39,7 +40,7 @@ class Stage:
     name: str
     cell: str
     after: str | None = None
-    notebook: str = "a notebook"
+    notebook: str = UNKNOWN_NOTEBOOK
     defaults: tuple[tuple[str, object], ...] = ()
 
     def write(self) -> Path:
@@ -50,60 +51,111 @@ class Stage:
         """
         path = workspace.script_path(self.name)
         self._check_owner(path)
-        self._check_module(path)
+        self._check_module()
         if self.defaults:
             parse_settings([], **dict(self.defaults))
-        script = self._header() + self._earlier_sections() + self._section()
-        compile(script, str(path), "exec")
+        script = self._header() + "\n".join([*self._earlier_sections(), self._section()])
+        try:
+            compile(script, str(path), "exec")
+        except SyntaxError as error:  # the cell alone is sound
+            raise UsageError(f"Stage {self.name!r} cannot follow other code in one file: {error.msg}.") from None
         workspace.write_text(path, script)
         return path
 
+    def update_later_scripts(self) -> list[Path]:
+        """Bring this section up to date in every script that contains it; return those that changed.
+
+        Whoever edits `shard` and launches `train` means the new `shard`.
+        """
+        own, changed = workspace.script_path(self.name), []
+        for path in sorted(workspace.launch_dir().glob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            if path == own or not _OWNER.search(text):
+                continue
+            header, found = split_script(text)
+            if found.get(self.name, self._section()) != self._section():
+                found[self.name] = self._section()
+                workspace.write_text(path, header + "\n".join(found.values()))
+                changed.append(path)
+        return changed
+
     def _header(self) -> str:
-        tree = ast.parse(self.cell, filename=f"<stage {self.name}>")
+        tree = compile(self._code(), f"<stage {self.name}>", "exec", flags=ast.PyCF_ONLY_AST)
+        compile(tree, f"<stage {self.name}>", "exec")  # what only the compiler sees, such as a stray `return`
         summary = ast.get_docstring(tree) or f"The stage `{self.name}`."
-        summary = summary.replace("\\", r"\\").replace('"""', r"\"\"\"")
         defaults = ", ".join(f"{name}={value!r}" for name, value in self.defaults)
-        return _HEADER.format(summary=summary, name=self.name, notebook=self.notebook, defaults=defaults)
+        return _HEADER.format(
+            summary=_in_docstring(summary), name=self.name, notebook=_in_docstring(self.notebook), defaults=defaults
+        )
+
+    def _code(self) -> str:
+        return self.cell.replace("\r\n", "\n").strip("\n")
 
     def _section(self) -> str:
-        return f'record.stage("{self.name}")  # {self.notebook}\n{self.cell.strip(chr(10))}\n'
+        return f'record.stage("{self.name}")  # {self.notebook}\n{self._code()}\n'
 
-    def _earlier_sections(self) -> str:
+    def _earlier_sections(self) -> list[str]:
         if self.after is None:
-            return ""
+            return []
         path = workspace.script_path(self.after)
         follows = f"Stage {self.name!r} comes after {self.after!r}"
         if not path.exists():
             raise UsageError(f"{follows}, but {_shown(path)} is not written yet; run the cell of {self.after!r} first.")
-        text = path.read_text(encoding="utf-8")
-        start = _FIRST_SECTION.search(text)
-        if not start:
+        _, found = split_script(path.read_text(encoding="utf-8"))
+        if not found:
             raise UsageError(f"{follows}, but {_shown(path)} has no section in it; run that cell again.")
-        if self.name in sections(text):
+        if self.name in found:
             raise UsageError(f"Stage {self.name!r} cannot come after {self.after!r}, which already contains it.")
-        return text[start.start() :].rstrip("\n") + "\n\n"
+        return list(found.values())
 
-    def _check_module(self, path: Path) -> None:
+    def _check_module(self) -> None:
         # A script's folder comes first where it imports: launch/random.py would hide the real `random`.
         spec = find_spec(self.name)
-        if spec and spec.origin != str(path):
-            raise UsageError(
-                f"{self.name!r} cannot name a stage: a script of that name would hide the module {self.name}."
-            )
+        installed = spec and spec.origin and "site-packages" in spec.origin
+        if self.name in sys.stdlib_module_names or installed:
+            raise UsageError(f"{self.name!r} cannot name a stage: its script would hide the module of that name.")
 
     def _check_owner(self, path: Path) -> None:
         if not path.exists():
             return
-        owner = _OWNER.search(path.read_text(encoding="utf-8"))
-        if owner is None:
+        header, _ = split_script(path.read_text(encoding="utf-8"))
+        owners = _OWNER.findall(header)  # the last is ours; a docstring may hold the same words
+        if not owners:
             raise UsageError(f"{_shown(path)} was not written by a stage cell; give this stage another name.")
-        if owner[1] != self.notebook:
-            raise UsageError(f"{_shown(path)} belongs to {owner[1]}; give this stage another name, or delete the file.")
+        owner = owners[-1]
+        if owner not in (self.notebook, UNKNOWN_NOTEBOOK) and self.notebook != UNKNOWN_NOTEBOOK:
+            raise UsageError(f"{_shown(path)} belongs to {owner}; give this stage another name, or delete the file.")
 
 
 def sections(script: str) -> list[str]:
     """The names of a script's stages, in order."""
-    return _SECTION.findall(script)
+    return list(split_script(script)[1])
+
+
+def split_script(text: str) -> tuple[str, dict[str, str]]:
+    """A script's header, and its sections by name, in order. A section ends with one newline.
+
+    Only our own marks at the top level count, not what a cell's strings contain.
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return text, {}
+    lines = text.splitlines(keepends=True)
+    tops = [node.lineno - 1 for node in tree.body if isinstance(node, ast.Expr)]
+    marks = [line for line in tops if _MARK.match(lines[line])]
+    if not marks:
+        return text, {}
+    ends = [*marks[1:], len(lines)]
+    sections = {
+        _MARK.match(lines[start])[1]: "".join(lines[start:end]).rstrip("\n") + "\n"
+        for start, end in zip(marks, ends, strict=True)
+    }
+    return "".join(lines[: marks[0]]), sections
+
+
+def _in_docstring(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"""', r"\"\"\"")
 
 
 def _shown(path: Path) -> str:

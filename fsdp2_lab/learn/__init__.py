@@ -1,6 +1,6 @@
 """Exercises: predict a number, measure it, learn why it differs."""
 
-from .chapters import q00, q03, q04, q05, q06, q07, q08
 from .exercise import Exercise
+from .exercises import q00, q03, q04, q05, q06, q07, q08
 
 __all__ = ["Exercise", "q00", "q03", "q04", "q05", "q06", "q07", "q08"]

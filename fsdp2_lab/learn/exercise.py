@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
-_COLOURS = {"right": "#009E73", "not yet": "#D55E00", "unanswered": "#8C8C8C", "note": "#0072B2"}
+from ..show.palette import BLUE, GREEN, GREY, VERMILION
+
+_COLOURS = {"right": GREEN, "not yet": VERMILION, "unanswered": GREY, "note": BLUE}
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Exercise:
     `tolerance`, relative. `slips` are wrong numbers that people arrive at, from the evidence, with the reason.
     """
 
+    name: str
     question: str
     unit: str
     measure: Callable[..., float]
@@ -46,7 +49,7 @@ class Exercise:
         """Compare an answer with the measurement; `None` or `...` is unanswered, and the notebook goes on."""
         if answer is None or answer is ...:
             return Verdict(
-                "unanswered", f"{self.question} Set `answer` to a number{self._unit} and run this cell again."
+                "unanswered", f"{self.question} Set `answer` to a number{self._unit}, then run this cell again."
             )
         if isinstance(answer, bool) or not isinstance(answer, int | float):
             return Verdict("not yet", f"expected a number{self._unit}, not {answer!r:.60}.")
@@ -57,7 +60,7 @@ class Exercise:
         for wrong, reason in self.slips:
             if self._close(answer, wrong(*evidence)):
                 return Verdict("not yet", f"{found} {reason}")
-        return Verdict("not yet", f"{found} Ask for the hint.")
+        return Verdict("not yet", f"{found} {self.name}.hint() helps.")
 
     def hint(self) -> Verdict:
         return Verdict("note", self.hint_text)

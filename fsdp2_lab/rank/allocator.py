@@ -34,7 +34,11 @@ def count_every_thread(on: bool) -> None:
 
 
 class AllocatorTrace:
-    """The allocator's live bytes over one lap, in the thread that starts and stops it."""
+    """The allocator's live bytes over one lap.
+
+    Events come from the thread that starts and stops it; each carries the total of all threads. So a peak that
+    another thread makes and undoes between two events of this one is not seen.
+    """
 
     _mapped: ClassVar[set[int]] = set()  # addresses of mapped files, over all laps
 
@@ -43,11 +47,15 @@ class AllocatorTrace:
         self._profile.start()
         torch.empty(1)  # made and freed: even a lap without allocations has events to read a total from
 
-    def stop(self) -> Lap:
+    def stop(self) -> Lap | None:
+        """The lap; `None` where another profiler was running and took the events."""
+        torch.empty(1)  # again, so that what other threads did last is in the last total
         self._profile.stop()
         totals = list(self._totals())
-        before = totals[1]  # the probe is gone again
-        return Lap(before, totals[-1], max(totals[1:]))
+        if len(totals) < 4:
+            return None
+        # The first two and the last two events are the probes, made and freed.
+        return Lap(totals[1], totals[-1], max(*totals[1:-2], totals[-1]))
 
     def _totals(self):
         for event in sorted(self._allocations(), key=lambda event: event.start_time_ns):

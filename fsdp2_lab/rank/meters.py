@@ -30,6 +30,7 @@ class CpuMeter:
         self._trace = None
 
     def start(self) -> None:
+        self.stop()  # two profilers at once would take each other's events
         self._trace = AllocatorTrace()
 
     def stop(self) -> Lap | None:
@@ -66,9 +67,10 @@ class CudaMeter:
             torch.cuda.reset_peak_memory_stats(self._device)
             self._before = torch.cuda.memory_allocated(self._device)
 
-    def stop(self) -> Lap:
+    def stop(self) -> Lap | None:
+        """The lap since `start`, or `None` where nothing has used CUDA yet."""
         if not torch.cuda.is_initialized():
-            return Lap(0, 0, 0, 0)
+            return None
         return Lap(
             self._before,
             torch.cuda.memory_allocated(self._device),

@@ -1,10 +1,10 @@
 """Models on the rank: the config that `--model` names, and the blocks that repeat in any architecture."""
 
 from torch import nn
-from transformers import AutoConfig, PretrainedConfig
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PretrainedConfig
 
 from ..contract.errors import UsageError
-from ..contract.models import find_model
+from ..contract.model_source import find_model
 from ..contract.settings import Settings
 
 
@@ -13,10 +13,17 @@ def model_config(settings: Settings) -> PretrainedConfig:
     source = find_model(settings.model, settings.weights)
     try:
         if source.folder is None:
-            return AutoConfig.for_model(**source.config)
-        return AutoConfig.from_pretrained(source.folder, trust_remote_code=False)
-    except (ValueError, TypeError, KeyError, OSError) as error:
-        raise UsageError(f"--model {settings.model}: transformers cannot use this config ({error}).") from error
+            config = AutoConfig.for_model(**source.config)
+        else:
+            config = AutoConfig.from_pretrained(source.folder, trust_remote_code=False)
+    except Exception as error:  # transformers checks configs in many ways; any of them is the config's fault
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(f"--model {settings.model}: transformers cannot use this config ({reason}).") from error
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise UsageError(
+            f"--model {settings.model}: {config.model_type!r} is no causal language model in transformers."
+        )
+    return config
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:

@@ -1,6 +1,7 @@
 """The recorder: marks stages and steps of a running script and writes this rank's record as it goes."""
 
 import atexit
+import json
 import os
 import platform
 import socket
@@ -8,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,21 +19,30 @@ import torch
 import torch.distributed as dist
 
 from ..contract import workspace
-from ..contract.errors import LabError
+from ..contract.errors import LabError, UsageError
 from ..contract.record import RankError, RankRecord, StageRow, StepRow, write_record
 from ..contract.settings import Settings, describe
 from .meters import meter_for, resident_bytes
 from .summary import print_step, print_summary
 
 METERED_STEPS = 2  # the first creates Adam's states, the second is as all later ones
-WRITE_SECONDS = 1.0  # between two writes in a training loop
+WRITE_SECONDS = 1.0  # between two writes in a training loop, at the least
+WRITE_SHARE = 0.01  # of a loop's time may go into writing
+
+_opened = False
 
 
 def open_record(settings: Settings | None = None) -> "Record":
     """Start recording this rank; the record is written at every mark and closed when the script ends.
 
     Records go to the run folder that the launcher named, or, under plain `torchrun`, to a new one in `runs/`.
+    Exits with status 2 and one sentence where that folder cannot be written, or where a GPU for this rank is
+    missing. Raises `UsageError` the second time.
     """
+    global _opened
+    if _opened:
+        raise UsageError("open_record was called before in this process; pass that record on instead.")
+    _opened = True
     device_type = "cuda" if torch.cuda.is_available() else "cpu"
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     meter = meter_for(device_type, local_rank)
@@ -48,7 +59,15 @@ def open_record(settings: Settings | None = None) -> "Record":
         argv=sys.argv,
         settings=describe(settings) if settings else {},
     )
-    return Record(_run_dir(), record, meter)
+    try:
+        if device_type == "cuda" and local_rank >= torch.cuda.device_count():
+            raise UsageError(f"rank {record.rank} needs GPU {local_rank}; this host has {torch.cuda.device_count()}.")
+        run_dir = _run_dir()
+        write_record(run_dir, record)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    return Record(run_dir, record, meter)
 
 
 class Record:
@@ -58,14 +77,23 @@ class Record:
         self._run_dir, self._record, self._meter = run_dir, record, meter
         self._laps = []  # of the current stage
         self._stage_start = None
-        self._written = 0.0
+        self._next_write = 0.0
+        self._write_failed = False
         self._logged = None
         atexit.register(self.close)
         self._previous_hook, sys.excepthook = sys.excepthook, self._on_exception
-        self._write()
 
     def stage(self, name: str) -> None:
-        """Mark where a stage begins; the one before it ends here."""
+        """Mark where a stage begins; the one before it ends here.
+
+        Raises `UsageError` for a name that is no stage's or was marked before, and inside `record.steps`.
+        """
+        if self._logged:
+            raise UsageError(
+                f"record.stage({name!r}) stands inside `for batch in record.steps(batches)`; mark it outside."
+            )
+        if any(row.name == name for row in self._record.stages):
+            raise UsageError(f"record.stage({name!r}) was marked before; a stage has one beginning.")
         self._end_stage()
         self._record.stages.append(StageRow(workspace.check_stage_name(name)))
         self._write()
@@ -93,7 +121,7 @@ class Record:
                 if metered and (lap := self._lap()):
                     self._logged.peak_bytes = lap.peak_bytes
                 self._record.steps.append(self._logged)
-                if time.monotonic() - self._written > WRITE_SECONDS:
+                if time.monotonic() > self._next_write:
                     self._write()
                     if self._record.rank == 0:
                         print_step(self._logged)
@@ -106,21 +134,30 @@ class Record:
     def log(self, *, loss, tokens, **values) -> None:
         """Note the current step's loss (mean over all ranks' tokens), tokens (of all ranks) and other numbers.
 
-        Raises `RuntimeError` outside the loop over `steps`.
+        Raises `UsageError` outside the loop over `steps`.
         """
         if self._logged is None:
-            raise RuntimeError("record.log belongs in `for batch in record.steps(batches)`; elsewhere use record.note.")
-        self._logged.loss, self._logged.tokens = float(loss), int(tokens)
-        self._logged.values = {name: float(value) for name, value in values.items()}
+            raise UsageError("record.log belongs in `for batch in record.steps(batches)`; elsewhere use record.note.")
+        self._logged.loss, self._logged.tokens = _number(loss), int(tokens)
+        self._logged.values = {name: _number(value) for name, value in values.items()}
 
     def note(self, **values) -> None:
-        """Record values by name: numbers, strings, and lists or dicts of them."""
+        """Record values by name: numbers, strings, and lists or dicts of them. Raises `UsageError` for others."""
+        for name, value in values.items():
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                kind = type(value).__name__
+                raise UsageError(
+                    f"record.note({name}=…) takes numbers, strings, lists and dicts of them, not {kind}; "
+                    "a tensor has .item() and .tolist()."
+                ) from None
         self._record.values |= values
         self._write()
 
     def close(self) -> None:
         """End the last stage, write the record, print rank 0's summary and leave the process group."""
-        if self._record.status != "running":
+        if self._record.status != "running" or os.getpid() != self._record.pid:  # a forked child is not the rank
             return
         self._end_stage()
         self._meter.close()
@@ -164,26 +201,40 @@ class Record:
         self._record.error = RankError(
             self._record.rank, kind.__name__, str(error), text, self._stage_name, time.time()
         )
+        with suppress(Exception):  # a rank that ran out of memory has its peak to tell
+            self._end_stage()
         self._meter.close()  # a profiler that still runs at exit ends the process with SIGSEGV
         self._record.status = "failed"
         self._write()
         if issubclass(kind, LabError):
-            print(f"{kind.__name__}: {error}", file=sys.stderr)  # its message is the whole story
+            where = traceback.extract_tb(trace)[0]  # the script's own line
+            print(f"{where.filename}:{where.lineno}: {kind.__name__}: {error}", file=sys.stderr)
         else:
             self._previous_hook(kind, error, trace)
 
     def _write(self) -> None:
-        write_record(self._run_dir, self._record)
-        self._written = time.monotonic()
+        start = time.monotonic()
+        try:
+            write_record(self._run_dir, self._record)
+        except UsageError as error:  # a full disk must not end the training that it records
+            if not self._write_failed:
+                print(f"rank {self._record.rank} goes on without its record. {error}", file=sys.stderr, flush=True)
+            self._write_failed = True
+        now = time.monotonic()
+        self._next_write = now + max(WRITE_SECONDS, (now - start) / WRITE_SHARE)
+
+
+def _number(value) -> float:
+    return float(value.detach() if isinstance(value, torch.Tensor) else value)
 
 
 def _run_dir() -> Path:
     if given := os.environ.get(workspace.RUN_DIR_VARIABLE):
         return Path(given)
     # Without our launcher: torchrun's agent is the parent of every rank on this host, so its start names the run.
-    agent = psutil.Process(os.getppid())
-    started = time.strftime("%Y%m%d-%H%M%S", time.localtime(agent.create_time()))
-    return workspace.new_run_path(Path(sys.argv[0]), started, str(agent.pid))
+    namer = psutil.Process(os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid())
+    started = time.strftime("%Y%m%d-%H%M%S", time.localtime(namer.create_time()))
+    return workspace.new_run_path(Path(sys.argv[0]), started, str(namer.pid))
 
 
 def _versions(*packages: str) -> dict:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from transformers import AutoTokenizer, ByT5Tokenizer, PretrainedConfig
 
 from ..contract.errors import UsageError
-from ..contract.models import find_model
+from ..contract.model_source import find_model
 from ..contract.settings import Settings
 
 IGNORED = -100  # the target of a position that does not count
@@ -43,9 +43,9 @@ def held_out_batches(config: PretrainedConfig, settings: Settings, rank: int, wo
     chosen = range(0, len(windows), max(1, len(windows) // HELD_OUT_WINDOWS))[:HELD_OUT_WINDOWS]
     mine = [windows[index] for index in chosen[rank::world_size]]
     nothing = (windows[0][0], torch.full_like(windows[0][1], IGNORED))
-    rounds = -(-len(chosen) // (world_size * settings.batch))
-    mine += [nothing] * (rounds * settings.batch - len(mine))
-    for start in range(0, len(mine), settings.batch):
+    share = -(-len(chosen) // world_size)  # windows per rank, rounded up
+    mine += [nothing] * (share - len(mine))
+    for start in range(0, share, settings.batch):
         inputs, targets = zip(*mine[start : start + settings.batch], strict=True)
         yield torch.stack(inputs), torch.stack(targets)
 
@@ -87,14 +87,18 @@ def _epochs(loader: DataLoader, sampler: DistributedSampler) -> Iterator:
 
 
 def _tokenizer(config: PretrainedConfig, settings: Settings):
-    folder = find_model(settings.model, settings.weights).folder
-    if folder and any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    tokenizer = ByT5Tokenizer()  # bytes: needs no files
-    if config.vocab_size < 256 + tokenizer.offset:
+    source = find_model(settings.model, settings.weights)
+    if not source.has_tokenizer:
+        return ByT5Tokenizer()  # bytes: needs no files
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # whatever is wrong with the files, they are the reader's
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(f"--model {settings.model}: its tokenizer cannot be read ({reason}).") from error
+    if len(tokenizer) > config.vocab_size:
         raise UsageError(
-            f"--model {settings.model}: its vocabulary of {config.vocab_size} is too small for bytes "
-            f"({256 + tokenizer.offset}), and the folder has no tokenizer."
+            f"--model {settings.model}: its tokenizer has {len(tokenizer)} tokens and its config a vocabulary of "
+            f"{config.vocab_size}; they belong to different models."
         )
     return tokenizer
 

@@ -3,11 +3,12 @@
 import shutil
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from ..contract import workspace
 from ..contract.errors import UsageError
-from ..contract.models import find_model
+from ..contract.model_source import BUILT_IN, find_model
 from ..contract.settings import Settings
 
 
@@ -23,16 +24,20 @@ def initial_weights(config: PretrainedConfig, settings: Settings) -> dict[str, t
         torch.manual_seed(settings.seed)
         return AutoModelForCausalLM.from_config(config, dtype=settings.param_dtype).state_dict()
     print(f"{settings.model}: weights from {checkpoint}", flush=True)
-    model, report = AutoModelForCausalLM.from_pretrained(
-        checkpoint,
-        config=config,
-        dtype=settings.param_dtype,
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-        ignore_mismatched_sizes=True,  # so that the report below names them, instead of a traceback
-        output_loading_info=True,
-    )
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            checkpoint,
+            config=config,
+            dtype=settings.param_dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # so that the report below names them, instead of a traceback
+            output_loading_info=True,
+        )
+    except (SafetensorError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(f"{checkpoint}: these safetensors cannot be read ({reason}); copy them again.") from error
     _check(report, checkpoint)
     return model.state_dict()
 
@@ -51,8 +56,14 @@ def _check(report: dict, checkpoint) -> None:
 def save_checkpoints(model: PreTrainedModel, **facts) -> None:
     """Save a model with tied embeddings under the built-in names: as it is, and untied with equal weights.
 
-    `facts` about the model, such as its held-out loss, go beside the weights as `facts.json`.
+    `facts` about the model, such as its held-out loss, go beside the weights as `facts.json`. Raises
+    `UsageError` for a model of other sizes, which would take the built-in ones' place.
     """
+    expected = BUILT_IN["byte-llama-tied"]
+    if differing := [key for key in expected if getattr(model.config, key, None) != expected[key]]:
+        raise UsageError(
+            f"This model differs from byte-llama-tied in {differing[0]}, so it cannot be saved under its name."
+        )
     _save(model, "byte-llama-tied", facts)
     untied = AutoModelForCausalLM.from_config(
         type(model.config).from_dict(model.config.to_dict() | {"tie_word_embeddings": False}), dtype=model.dtype

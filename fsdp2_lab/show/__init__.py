@@ -1,6 +1,6 @@
 """Figures and tables for the page. Each takes a `Run` and says how its numbers were got."""
 
-from .figures import loss_curves, peaks, rank_tiles, shard_bars, stage_bytes, training
-from .tables import compare_stage, ranks
+from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
+from .tables import compare_stage, compare_steps, ranks
 
-__all__ = ["compare_stage", "loss_curves", "peaks", "rank_tiles", "ranks", "shard_bars", "stage_bytes", "training"]
+__all__ = ["compare_stage", "compare_steps", "loss_curves", "peaks", "rank_tiles", "ranks", "shard_bars", "training"]

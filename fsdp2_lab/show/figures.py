@@ -17,7 +17,7 @@ from .palette import BLUE, HELD, PALE, PARAMETERS, PEAK, SERIES, rank_colour
 def training(run: Run) -> Figure:
     """The loss of every step, and the bytes that each rank held and peaked at, stage by stage."""
     figure, (left, right) = canvas(2)
-    _draw_losses(left, {f"{run.ranks} ranks": run})
+    _draw_losses(left, {run.id: run})
     _draw_stages(right, run)
     return figure
 
@@ -26,13 +26,6 @@ def loss_curves(runs: Mapping[str, Run]) -> Figure:
     """Losses of several runs, by label, in one picture."""
     figure, (ax,) = canvas()
     _draw_losses(ax, runs)
-    return figure
-
-
-def stage_bytes(run: Run) -> Figure:
-    """Bytes held after each stage and the stage's peak, a pair of bars for every rank."""
-    figure, (ax,) = canvas()
-    _draw_stages(ax, run)
     return figure
 
 

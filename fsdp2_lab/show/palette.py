@@ -1,4 +1,4 @@
-"""One colour for one kind of thing, everywhere. Okabe and Ito's palette: told apart by colour-blind readers too."""
+"""The colours of ranks, of parts of a model and of bytes: Okabe and Ito's, which colour-blind readers tell apart."""
 
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, VERMILION, YELLOW, GREY = "#56B4E9", "#D55E00", "#F0E442", "#8C8C8C"

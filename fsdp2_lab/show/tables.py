@@ -9,7 +9,7 @@ from ..lab.runs import Run
 
 
 def ranks(run: Run) -> pd.DataFrame:
-    """Who the ranks are: rank, local rank, host, process and device."""
+    """Who the ranks are: rank, local rank, world size, process and device."""
     rows = [(r.rank, r.local_rank, r.world_size, r.pid, r.device) for r in run.records]
     return pd.DataFrame(rows, columns=["rank", "local rank", "world size", "process", "device"]).set_index("rank")
 
@@ -24,3 +24,13 @@ def compare_stage(runs: Mapping[str, Run], stage: str | None = None) -> pd.DataF
             rows.append((label, rank, *numbers, format_seconds(row.seconds), format_bytes(row.rss_bytes), run.how))
     columns = ["run", "rank", "bytes before", "bytes after", "peak bytes", "seconds", "resident", "how"]
     return pd.DataFrame(rows, columns=columns).set_index(["run", "rank"])
+
+
+def compare_steps(runs: Mapping[str, Run]) -> pd.DataFrame:
+    """Training steps of several runs, a row a run: step peaks, the largest over ranks, and median step time."""
+    rows = []
+    for label, run in runs.items():
+        peaks = [format_bytes(value) for value in (run.step0_peak_bytes, run.peak_bytes)]
+        rows.append((label, run.ranks, *peaks, format_seconds(run.step_seconds), run.how))
+    columns = ["run", "ranks", "first step's peak", "later steps' peak", "median step", "how"]
+    return pd.DataFrame(rows, columns=columns).set_index("run")

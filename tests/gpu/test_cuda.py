@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fsdp2_lab.lab.launcher import execute
-from fsdp2_lab.lab.progress import Silent
+from fsdp2_lab.lab.progress import Progress
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="skipped: no GPU, so NCCL and the CUDA meters stay unmeasured here"
@@ -18,7 +18,7 @@ TRAIN = Path(__file__).resolve().parents[2] / "launch" / "train.py"
 def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FSDP2_LAB_HOME", str(tmp_path_factory.mktemp("home")))
-        yield execute(TRAIN, None, ["--steps", "4", "--weights", "random"], 600, Silent())
+        yield execute(TRAIN, None, ["--steps", "4", "--weights", "random"], 600, Progress())
 
 
 def test_the_run_is_labelled_measured_cuda(run):

@@ -14,6 +14,16 @@ SIZES = {"batch": 4, "seq": 256, "hidden": 256, "vocab": 384, "blocks": 4}
 @pytest.fixture
 def run(tmp_path) -> Run:
     """Two ranks of a model of 12 MiB, as the chapters' stages would record it."""
+    return _recorded(tmp_path / "run", step_peak_bytes=45 * MIB)
+
+
+@pytest.fixture
+def alone(tmp_path) -> Run:
+    """The same model with a higher step peak, as one rank alone has it."""
+    return _recorded(tmp_path / "alone", step_peak_bytes=80 * MIB)
+
+
+def _recorded(folder, step_peak_bytes: int) -> Run:
     stages = [
         StageRow("ordinary", bytes_after=12 * MIB),
         StageRow("allocate", bytes_after=6 * MIB),
@@ -21,48 +31,51 @@ def run(tmp_path) -> Run:
         StageRow("forward", bytes_before=6 * MIB, bytes_after=int(14.6 * MIB)),
         StageRow("train", bytes_after=int(18.7 * MIB)),
     ]
-    steps = [StepRow(0, peak_bytes=33 * MIB, seconds=1.0), StepRow(1, peak_bytes=45 * MIB, seconds=1.0)]
+    steps = [StepRow(0, peak_bytes=33 * MIB, seconds=1.0), StepRow(1, peak_bytes=step_peak_bytes, seconds=1.0)]
     for rank in range(2):
-        values = {"parameters": PARAMETERS, "sizes": SIZES, "after_reduce_scatter_sum": [1.0, 1.0]}
-        write_record(
-            tmp_path,
-            RankRecord(rank, 2, rank, "host", 1, "cpu", "measured (CPU)", 0.0, {}, [], {}, "ok", stages, steps, values),
-        )
-    return Run(tmp_path)
+        record = RankRecord(rank, 2, rank, "host", 1, "cpu", "measured (CPU)", 0.0, {}, [], {}, "ok", stages, steps)
+        record.values = {"parameters": PARAMETERS, "sizes": SIZES, "after_reduce_scatter_sum": [1.0, 1.0]}
+        write_record(folder, record)
+    return Run(folder)
 
 
 # exercise, right answer, wrong answer, a word of the reason
 CASES = [
     (q00, 18.0, 24.0, "gradients"),
     (q00, 18.0, 36.0, "share"),
+    (q00, 18.0, 48.0, "on one rank"),
     (q00, 18.0, 6.0, "two states"),
     (q03, 1, 2, "added"),
-    (q04, 12.0, 6.0, "Nothing is sharded"),
+    (q04, 12.0, 6.0, "all of it"),
     (q05, 6.0, 12.0, "data parallelism"),
     (q05, 6.0, 24.0, "No gradient"),
     (q06, 18.0, 12.0, "copy alone"),
     (q06, 18.0, 6.0, "other rank"),
+    (q06, 18.0, 24.0, "two whole models"),
     (q07, 8.5, 4.0, "last block"),
     (q07, 8.5, 2.0, "bfloat16"),
     (q07, 8.5, 5.5, "last norm"),
-    (q08, 43.0, 80.0, "hint"),
+    (q08, 43.0, 80.0, "one rank alone"),
+    (q08, 43.0, 10.0, "q08.hint()"),
 ]
 
 
 @pytest.mark.parametrize(("exercise", "right", "wrong", "reason"), CASES)
-def test_a_right_answer_is_right_and_a_wrong_one_gets_its_reason(run, exercise, right, wrong, reason):
-    assert exercise.check(right, run).right
-    verdict = exercise.check(wrong, run)
+def test_a_right_answer_is_right_and_a_wrong_one_gets_its_reason(run, alone, exercise, right, wrong, reason):
+    evidence = (run, alone) if exercise is q08 else (run,)
+    assert exercise.check(right, *evidence).right
+    verdict = exercise.check(wrong, *evidence)
     assert not verdict.right
     assert reason in verdict.text
 
 
 @pytest.mark.parametrize("exercise", [q00, q03, q04, q05, q06, q07, q08])
 def test_nothing_and_nonsense_are_answered_kindly(run, exercise):
+    evidence = (run, run) if exercise is q08 else (run,)
     for nothing in (None, ...):
-        assert exercise.check(nothing, run).kind == "unanswered"
+        assert exercise.check(nothing, *evidence).kind == "unanswered"
     for nonsense in ("12", True, [6.0], {}, float("nan")):
-        verdict = exercise.check(nonsense, run)
+        verdict = exercise.check(nonsense, *evidence)
         assert verdict.kind == "not yet"
         assert "<" not in verdict._repr_html_().replace("<div", "").replace("</div>", "").replace("<b>", "").replace(
             "</b>", ""

@@ -17,11 +17,10 @@ FACES = "faces"  # the files at the top: cli.py, magics.py and the package's own
 RULES = {
     "contract": ({"contract"}, {"torch", "IPython", "matplotlib"}, set()),
     "rank": ({"rank", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
-    "predict": ({"predict", "contract"}, {"IPython", "matplotlib"}, set()),
     "lab": ({"lab", "contract"}, set(), {"torch"}),
     "show": ({"show", "lab", "contract"}, set(), {"torch"}),
     "learn": ({"learn", "lab", "contract", "show"}, set(), {"torch"}),
-    FACES: ({FACES, "contract", "lab", "predict", "show", "learn"}, set(), {"torch"}),
+    FACES: ({FACES, "contract", "lab", "show", "learn"}, set(), {"torch"}),
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

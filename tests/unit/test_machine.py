@@ -5,7 +5,7 @@ import pytest
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.lab import launcher
 from fsdp2_lab.lab.machine import Machine
-from fsdp2_lab.lab.progress import Silent
+from fsdp2_lab.lab.progress import Progress
 
 
 @pytest.mark.parametrize("ranks", [0, -1, True, 2.0, "2", None])
@@ -49,5 +49,5 @@ def test_more_ranks_than_gpus_are_refused_before_anything_starts(home, tmp_path,
     script.write_text("print('never')")
     monkeypatch.setattr(launcher, "machine", lambda: Machine(gpus=1, cores=8))
     with pytest.raises(UsageError, match="1 GPU"):
-        launcher.execute(script, 2, [], 60.0, Silent())
+        launcher.execute(script, 2, [], 60.0, Progress())
     assert list(home.iterdir()) == []

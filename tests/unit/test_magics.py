@@ -3,7 +3,7 @@
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from fsdp2_lab.contract.errors import UsageError
+from fsdp2_lab.contract.errors import StageSyntaxError, UsageError
 
 
 @pytest.fixture
@@ -35,8 +35,10 @@ def test_after_names_the_chain(shell, capsys):
 
 def test_a_syntax_error_is_shown_in_the_cell_and_nothing_is_written(shell, home, capsys):
     result = shell.run_cell("%%stage first\ndef (\n")
-    assert isinstance(result.error_in_exec, SyntaxError)
-    assert "def (" in "".join(capsys.readouterr())
+    assert isinstance(result.error_in_exec, StageSyntaxError)
+    shown = "".join(capsys.readouterr()).splitlines()
+    assert shown[0] == "StageSyntaxError: invalid syntax (<stage first>, line 1)"
+    assert [line.strip() for line in shown[1:3]] == ["def (", "^"]
     assert not (home / "launch").exists()
 
 

@@ -46,7 +46,7 @@ def test_a_step_is_said_with_its_loss_once_in_a_while(lines, tmp_path, rank_reco
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("fsdp2_lab.lab.progress._LINE_SECONDS", 0.0)
     lines.update()
-    assert capsys.readouterr().err == "  stage train, step 4 of 4, loss 3.0000\n"
+    assert capsys.readouterr().err == "  stage train, 4 of 4 steps done, loss 3.0000\n"
 
 
 def test_the_end_is_told_in_the_words_of_the_run(lines, tmp_path, rank_record, capsys):
@@ -77,7 +77,7 @@ def test_a_notebooks_line_is_replaced_and_escaped(tmp_path, launch_record, rank_
     progress.update()
     assert "torchrun &lt;own&gt;.py" in shown[0]._repr_html_()
     assert "starting Python on every rank" in repr(shown[1])
-    assert "stage train, step 4 of 4, loss 3.0000" in repr(shown[2])
+    assert "stage train, 4 of 4 steps done, loss 3.0000" in repr(shown[2])
 
 
 def test_without_a_notebook_progress_is_plain_lines():

@@ -75,8 +75,8 @@ def test_every_setting_is_named_in_the_readme():
 
     from fsdp2_lab.contract.settings import Settings
 
-    for knob in fields(Settings):
-        assert f"`--{knob.name.replace('_', '-')}`" in README
+    for setting in fields(Settings):
+        assert f"`--{setting.name.replace('_', '-')}`" in README
 
 
 def test_the_environment_file_goes_through_pyproject_and_gives_each_line_a_reason():

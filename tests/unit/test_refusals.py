@@ -7,7 +7,7 @@ import pytest
 from fsdp2_lab import checkpoint, launch
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.lab.launcher import execute
-from fsdp2_lab.lab.progress import Silent
+from fsdp2_lab.lab.progress import Progress
 
 OURS = "from fsdp2_lab.rank import read_settings\nsettings = read_settings()\n"
 
@@ -21,26 +21,26 @@ def script(tmp_path):
 
 def test_a_bad_setting_is_refused(script, home):
     with pytest.raises(UsageError, match="--batch 0"):
-        execute(script, 2, ["--batch", "0"], 60.0, Silent())
+        execute(script, 2, ["--batch", "0"], 60.0, Progress())
     assert list(home.iterdir()) == []
 
 
 def test_a_missing_script_is_refused(home, tmp_path, is_one_sentence):
     with pytest.raises(UsageError, match=r"No script .*none\.py") as caught:
-        execute(tmp_path / "none.py", 2, [], 60.0, Silent())
+        execute(tmp_path / "none.py", 2, [], 60.0, Progress())
     assert is_one_sentence(str(caught.value))
     assert list(home.iterdir()) == []
 
 
 def test_a_folder_is_no_script(home, tmp_path):
     with pytest.raises(UsageError, match="No script"):
-        execute(tmp_path, 2, [], 60.0, Silent())
+        execute(tmp_path, 2, [], 60.0, Progress())
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf])
 def test_a_timeout_that_is_no_time_is_refused(timeout, script, home, is_one_sentence):
     with pytest.raises(UsageError, match="timeout") as caught:
-        execute(script, 2, [], timeout, Silent())
+        execute(script, 2, [], timeout, Progress())
     assert is_one_sentence(str(caught.value))
     assert list(home.iterdir()) == []
 
@@ -48,7 +48,7 @@ def test_a_timeout_that_is_no_time_is_refused(timeout, script, home, is_one_sent
 def test_an_unwritable_runs_folder_is_named(script, home, is_one_sentence):
     (home / "runs").write_text("a file where a folder should be")
     with pytest.raises(UsageError) as caught:
-        execute(script, 2, [], 60.0, Silent())
+        execute(script, 2, [], 60.0, Progress())
     assert str(home / "runs") in str(caught.value)
     assert is_one_sentence(str(caught.value))
 

@@ -32,7 +32,7 @@ def test_a_run_is_a_table_in_a_notebook_and_nothing_in_it_is_markup(run):
 def test_a_run_without_records_says_so(tmp_path, launch_record):
     write_launch(tmp_path / "own-1", launch_record("own-1"))
     run = Run(tmp_path / "own-1")
-    assert repr(run).splitlines()[1] == "(the script kept no record of its own)"
+    assert repr(run).splitlines()[1] == "(the script marked no stage)"
     assert "own-1" in run._repr_html_()
 
 

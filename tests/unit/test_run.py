@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fsdp2_lab.contract.errors import StageFailed, StageInterrupted, UsageError
-from fsdp2_lab.contract.record import MEASURED_CPU, RankError, StepRow, write_launch, write_record
+from fsdp2_lab.contract.record import MEASURED_CPU, RankError, StageRow, StepRow, write_launch, write_record
 from fsdp2_lab.lab.runs import Run
 
 MIB = 2**20
@@ -84,14 +84,30 @@ def test_the_frame_is_tidy(run):
     units = frame.drop_duplicates("quantity").set_index("quantity")["unit"].to_dict()
     assert units == {
         "seconds": "s",
-        "loss": "nats/token",
+        "loss": "as logged",
         "tokens": "tokens",
         "bytes_before": "bytes",
         "bytes_after": "bytes",
         "peak_bytes": "bytes",
         "rss_bytes": "bytes",
         "rss_peak_bytes": "bytes",
+        "timed": "yes or no",
     }
+
+
+def test_the_frame_keeps_a_loss_that_is_not_a_number_and_what_was_logged_by_name(make_run, rank_record):
+    record = rank_record(0)
+    record.steps[1].loss = float("nan")
+    record.steps[1].values = {"grad_norm": 2.5}
+    frame = make_run(record).frame.query("step == 1")
+    assert frame.query("quantity == 'loss'")["value"].isna().all() and len(frame.query("quantity == 'loss'")) == 1
+    assert list(frame.query("quantity == 'grad_norm'")["value"]) == [2.5]
+
+
+def test_a_stage_of_another_rank_than_0_is_seen(make_run, rank_record):
+    more = rank_record(1)
+    more.stages.append(StageRow("only_here", seconds=1.0))
+    assert make_run(rank_record(0), more).stage_names[-1] == "only_here"
 
 
 def test_the_frame_holds_each_number_in_its_place(run):

@@ -169,3 +169,53 @@ def test_an_unwritable_launch_folder_is_named(home, is_one_sentence):
         Stage("first", FIRST).write()
     assert str(home / "launch" / "first.py") in str(caught.value)
     assert is_one_sentence(str(caught.value))
+
+
+def test_a_changed_section_changes_every_script_that_contains_it_and_no_other(two_stages, home):
+    third = Stage("third", "three = two + 1\n", "second", NOTEBOOK).write()
+    other = Stage("other", "x = 1\n", None, NOTEBOOK).write()
+    before = other.read_text()
+    stage = Stage("first", FIRST.replace("one = 1", "one = 10"), None, NOTEBOOK)
+    stage.write()
+    assert stage.update_later_scripts() == [two_stages[1], third]
+    for script in (two_stages[1], third):
+        assert "one = 10  # a comment stays" in script.read_text()
+    assert sections(third.read_text()) == ["first", "second", "third"]
+    assert other.read_text() == before
+    assert stage.update_later_scripts() == []  # nothing left to do
+
+
+def test_words_of_ours_inside_a_cells_strings_are_not_taken_for_ours(home):
+    cell = '''"""Talk about marks.
+
+record.stage("phantom")  # notebooks/00_none.ipynb
+Written by nobody: change the cell there and run it.
+"""
+text = """
+record.stage("ghost")  # notebooks/00_none.ipynb
+"""
+'''
+    first = Stage("first", cell, None, NOTEBOOK)
+    first.write()
+    assert first.write() == home / "launch" / "first.py"  # its own notebook still owns it
+    second = Stage("second", SECOND.replace("one", "len(text)"), "first", NOTEBOOK).write()
+    assert sections(second.read_text()) == ["first", "second"]
+    with pytest.raises(UsageError, match="belongs to notebooks/03_counting"):
+        Stage("first", cell, None, "notebooks/09_other.ipynb").write()
+
+
+def test_a_cell_with_windows_line_ends_gives_the_same_script(home):
+    plain = Stage("first", FIRST, None, NOTEBOOK).write().read_bytes()
+    assert Stage("first", FIRST.replace("\n", "\r\n"), None, NOTEBOOK).write().read_bytes() == plain
+
+
+def test_code_that_must_stand_first_is_refused_in_one_sentence(home):
+    with pytest.raises(UsageError, match="cannot follow other code"):
+        Stage("first", "from __future__ import annotations\n", None, NOTEBOOK).write()
+    assert not (home / "launch").exists()
+
+
+def test_a_notebook_without_a_name_neither_owns_nor_is_locked_out(home):
+    Stage("first", FIRST).write()
+    Stage("first", FIRST, None, NOTEBOOK).write()
+    Stage("first", FIRST).write()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fsdp2_lab.contract.errors import UsageError
-from fsdp2_lab.contract.models import BUILT_IN, find_model
+from fsdp2_lab.contract.model_source import BUILT_IN, find_model
 
 CONFIG = json.dumps({"model_type": "llama", "max_position_embeddings": 512})
 BAD_FOLDERS = {
@@ -113,3 +113,27 @@ def test_the_two_built_in_models_differ_in_tied_embeddings_alone():
 )
 def test_the_longest_sequence_is_read_from_the_config(config, limit, folder_with, home):
     assert find_model(str(folder_with({"config.json": json.dumps(config)}))).max_seq == limit
+
+
+def test_an_index_that_names_a_missing_file_is_refused_and_a_whole_one_is_a_checkpoint(folder_with):
+    index = json.dumps({"weight_map": {"a": "part/model-1.safetensors", "b": "part/model-2.safetensors"}})
+    folder = folder_with({"config.json": CONFIG, "model.safetensors.index.json": index})
+    (folder / "part").mkdir()
+    (folder / "part" / "model-1.safetensors").touch()
+    with pytest.raises(UsageError, match=r"names part/model-2\.safetensors"):
+        find_model(str(folder))
+    (folder / "part" / "model-2.safetensors").touch()
+    assert find_model(str(folder)).checkpoint == folder
+
+
+@pytest.mark.parametrize("name", ["training_args.bin", "optimizer.pt", "adapter_model.safetensors"])
+def test_what_is_no_models_weights_leaves_the_weights_random(folder_with, name):
+    folder = folder_with({"config.json": CONFIG, name: b""})
+    assert find_model(str(folder)).checkpoint is None
+
+
+@pytest.mark.parametrize("name", ["x" * 3000, "~nobody_by_that_name/x", "a\0b"])
+def test_a_name_that_is_no_path_is_refused_in_one_sentence(name, is_one_sentence):
+    with pytest.raises(UsageError) as caught:
+        find_model(name)
+    assert is_one_sentence(str(caught.value))

@@ -27,6 +27,8 @@ BUILT_IN = {
     "byte-llama-tied": {**_BYTE_LLAMA, "tie_word_embeddings": True},
 }
 
+_PICKLES = ("pytorch_model*.bin", "model*.bin", "model*.pt", "model*.pth", "consolidated*.pth")
+
 
 @dataclass(frozen=True)
 class ModelSource:
@@ -40,7 +42,13 @@ class ModelSource:
     @property
     def max_seq(self) -> int | None:
         """The longest sequence the positions allow, in tokens; `None` where the config does not say."""
-        return self.config.get("max_position_embeddings") or self.config.get("n_positions")
+        limits = (self.config.get("max_position_embeddings"), self.config.get("n_positions"))
+        return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether the folder brings a tokenizer of its own; where not, text goes in as bytes."""
+        return self.folder is not None and (self.folder / "tokenizer.json").exists()
 
 
 def find_model(name: str, weights: str = "auto") -> ModelSource:
@@ -50,6 +58,14 @@ def find_model(name: str, weights: str = "auto") -> ModelSource:
     model folder's own safetensors; for a built-in name, its cached checkpoint), `random`, or a folder.
     Raises `UsageError` for a folder that is missing, has no config, or holds pickled weights only.
     """
+    try:
+        return _find(name, weights)
+    except (OSError, RuntimeError, ValueError) as error:  # a path too long, unreadable, with a NUL, ~nobody
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--model {name[:80]!r}, --weights {weights[:80]!r}: no such place ({reason}).") from None
+
+
+def _find(name: str, weights: str) -> ModelSource:
     if name in BUILT_IN:
         config, folder = BUILT_IN[name], None
         own_checkpoint = workspace.checkpoints_dir() / name
@@ -68,11 +84,21 @@ def find_model(name: str, weights: str = "auto") -> ModelSource:
 
 
 def has_safetensors(folder: Path) -> bool:
-    """Whether a folder holds safetensors. Raises `UsageError` where its only weights are pickled."""
-    if any(folder.glob("*.safetensors")):
+    """Whether a folder holds a model's safetensors.
+
+    Raises `UsageError` where its index names a missing file, or where its only weights are pickled.
+    """
+    for index in folder.glob("*.safetensors.index.json"):
+        try:
+            named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"{index} is no index of safetensors ({type(error).__name__}: {error}).") from None
+        if missing := [name for name in named if not (folder / name).is_file()]:
+            raise UsageError(f"{index} names {missing[0]}, which is not in the folder; copy the whole checkpoint.")
         return True
-    pickled = next((p.name for p in sorted(folder.glob("*")) if p.suffix in (".bin", ".pt", ".pth")), None)
-    if pickled:
+    if any(folder.glob("model*.safetensors")):
+        return True
+    if pickled := next((file.name for pattern in _PICKLES for file in sorted(folder.glob(pattern))), None):
         raise UsageError(
             f"{folder} has weights only as a pickle ({pickled}), which can run code when loaded; "
             "convert them to safetensors, or say `--weights random`."

@@ -15,6 +15,7 @@ def mib_per_parameter(run: Run, bytes_each: float) -> float:
 
 
 q00 = Exercise(
+    name="q00",
     question="How many MiB does rank 0 still hold when training has ended?",
     unit="MiB",
     measure=lambda run: run.stage("train")[0].bytes_after / MIB,
@@ -26,12 +27,14 @@ q00 = Exercise(
     ),
     slips=(
         (lambda run: mib_per_parameter(run, 16) / run.ranks, "16 bytes count the gradients too, and they are freed."),
+        (lambda run: mib_per_parameter(run, 16), "That is the whole model and its gradients, on one rank."),
         (lambda run: mib_per_parameter(run, 12), "That is the whole model; every rank holds a share."),
         (lambda run: mib_per_parameter(run, 4) / run.ranks, "Those are the parameters alone; Adam keeps two states."),
     ),
 )
 
 q03 = Exercise(
+    name="q03",
     question="Each rank r brings a list filled with r. What number stands in rank 0's part after the reduce-scatter?",
     unit="",
     measure=lambda run: run.noted("after_reduce_scatter_sum")[0][0],
@@ -42,6 +45,7 @@ q03 = Exercise(
 )
 
 q04 = Exercise(
+    name="q04",
     question="How many MiB does every rank allocate when the model is built in the ordinary way?",
     unit="MiB",
     measure=lambda run: run.stage("ordinary")[0].bytes_after / MIB,
@@ -50,14 +54,14 @@ q04 = Exercise(
     solution_text="All parameters at 4 bytes each, once per rank. On one host that is N copies in the same memory.",
     slips=(
         (
-            lambda run: run.stage("ordinary")[0].bytes_after / MIB / run.ranks,
-            "Nothing is sharded yet: each rank builds it all.",
+            lambda run: run.stage("ordinary")[0].bytes_after / MIB / 2,
+            "Neither divided by two ranks nor in bfloat16 yet: every rank builds all of it, in float32.",
         ),
-        (lambda run: run.stage("ordinary")[0].bytes_after / MIB / 2, "That is bfloat16; these are float32."),
     ),
 )
 
 q05 = Exercise(
+    name="q05",
     question="How many MiB of parameters does rank 0 hold after fully_shard?",
     unit="MiB",
     measure=lambda run: run.stage("allocate")[0].bytes_after / MIB,
@@ -71,6 +75,7 @@ q05 = Exercise(
 )
 
 q06 = Exercise(
+    name="q06",
     question="Weights are random, so rank 0 makes a full copy. What is rank 0's peak in the stage load?",
     unit="MiB",
     measure=lambda run: run.stage("load")[0].peak_bytes / MIB,
@@ -79,11 +84,16 @@ q06 = Exercise(
     solution_text="The full copy, 4 bytes per parameter, and rank 0's own shards beside it.",
     slips=(
         (lambda run: mib_per_parameter(run, 4), "That is the copy alone; rank 0 also fills its own shards."),
+        (
+            lambda run: mib_per_parameter(run, 8),
+            "That is two whole models; rank 0 keeps a share of the second.",
+        ),
         (lambda run: mib_per_parameter(run, 4) / run.ranks, "That is any other rank; rank 0 has the full copy too."),
     ),
 )
 
 q07 = Exercise(
+    name="q07",
     question="With checkpointing, how many MiB are held between forward and backward?",
     unit="MiB",
     measure=lambda run: held_between(run) / MIB,
@@ -116,10 +126,12 @@ def held_between(run: Run) -> int:
 
 
 q08 = Exercise(
+    name="q08",
     question="At how many MiB does a rank of the sharded run peak, at the same global batch?",
     unit="MiB",
-    measure=lambda run: run.peak_bytes / MIB,
+    measure=lambda many, one: many.peak_bytes / MIB,
     tolerance=0.15,
-    hint_text="States are shared by N ranks, and so is the batch. Which bytes are not divided?",
-    solution_text="Over 1/N of one rank's peak: gathered blocks and the reduce-scatter's buffers are not divided.",
+    hint_text="States are divided by N, and so is the batch. Which bytes are not divided?",
+    solution_text="More than 1/N of one rank's peak: gathered blocks and the reduce-scatter's buffers are not divided.",
+    slips=((lambda many, one: one.peak_bytes / MIB, "That is one rank alone; here N ranks divide states and batch."),),
 )

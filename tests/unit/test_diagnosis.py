@@ -3,7 +3,7 @@
 import pytest
 
 from fsdp2_lab.contract.record import RankError
-from fsdp2_lab.lab.verdict import exit_codes, find_error
+from fsdp2_lab.lab.diagnosis import exit_codes, find_error
 
 REPORT = """\
 W1130 19:30:00.000000 4000 torch/distributed/elastic/multiprocessing/api.py] Sending process 4007 closing signal SIGTERM
