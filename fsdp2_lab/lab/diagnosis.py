@@ -21,7 +21,9 @@ def exit_codes(torchrun_log: Path, ranks: int, agent_code: int | None) -> dict[s
     codes = {str(rank): None for rank in range(ranks)}
     report = _read(torchrun_log)
     ended = set(_ENDED_BY_TORCHRUN.findall(report))
-    codes.update({rank: int(code) for rank, code, pid in _FAILURE.findall(report) if pid not in ended})
+    for rank, code, pid in _FAILURE.findall(report):
+        if pid not in ended or int(code) not in (-signal.SIGTERM, -signal.SIGKILL):
+            codes[rank] = int(code)
     return codes
 
 

@@ -28,8 +28,8 @@ def execute_series(only: list[str] | None, parameters: list[str], in_place: bool
     results = folder if in_place else workspace.runs_dir() / "notebooks"
     results.mkdir(parents=True, exist_ok=True)
     chosen = _chosen(folder, only)
-    known = {notebook: papermill.inspect_notebook(notebook).keys() for notebook in chosen}
     values = dict(_parameter(text) for text in parameters)
+    known = {notebook: papermill.inspect_notebook(notebook).keys() for notebook in chosen if values}
     every = sorted(set().union(*known.values()))
     if unknown := sorted(set(values) - set(every)):
         raise UsageError(f"-p {unknown[0]}: no such parameter; there are {', '.join(every)}.")

@@ -37,11 +37,11 @@ def open_record(settings: Settings | None = None) -> "Record":
 
     Records go to the run folder that the launcher named, or, under plain `torchrun`, to a new one in `runs/`.
     Exits with status 2 and one sentence where that folder cannot be written, or where a GPU for this rank is
-    missing. Raises `UsageError` the second time.
+    missing. Raises `UsageError` while an earlier record is still open.
     """
     global _opened
     if _opened:
-        raise UsageError("open_record was called before in this process; pass that record on instead.")
+        raise UsageError("A record is open in this process already; pass it on, or close it first.")
     _opened = True
     device_type = "cuda" if torch.cuda.is_available() else "cpu"
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
@@ -156,16 +156,19 @@ class Record:
         self._write()
 
     def close(self) -> None:
-        """End the last stage, write the record, print rank 0's summary and leave the process group."""
+        """End the last stage, write the record, print rank 0's summary and leave an NCCL group."""
         if self._record.status != "running" or os.getpid() != self._record.pid:  # a forked child is not the rank
             return
+        global _opened
+        _opened = False
         self._end_stage()
         self._meter.close()
         self._record.status = "ok"
         self._write()
         if self._record.rank == 0:
             print_summary(self._record, self._run_dir)
-        if dist.is_initialized():
+        # NCCL asks for it. Gloo does not, and its peers shall not fail before this process has ended.
+        if dist.is_initialized() and dist.get_backend() == "nccl":
             dist.destroy_process_group()
 
     @property

@@ -63,11 +63,14 @@ def test_parameters_reach_the_notebook_and_unknown_chapters_are_named(tmp_path):
     (tmp_path / "launch").mkdir()
     (tmp_path / "notebooks").mkdir()
     cell = nbformat.v4.new_code_cell("ranks = 1", metadata={"tags": ["parameters"]})
-    notebook = nbformat.v4.new_notebook(cells=[cell, nbformat.v4.new_code_cell("assert ranks == 3")])
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=[cell, nbformat.v4.new_code_cell("assert ranks == 3")], metadata=kernel)
     nbformat.write(notebook, tmp_path / "notebooks" / "01_parameters.ipynb")
     command = [sys.executable, "-m", "fsdp2_lab", "notebooks"]
     done = subprocess.run([*command, "-p", "ranks=3"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run([*command, "-p", "rank=3"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr.strip()) == (2, "-p rank: no such parameter; there are ranks.")
     done = subprocess.run([*command, "--only", "77"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stderr.strip() == "--only 77: no such chapter; there are 01."

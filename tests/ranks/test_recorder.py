@@ -25,7 +25,7 @@ def awkward(scripts, tmp_path_factory) -> tuple[RankRecord, str]:
 
 def test_each_misuse_is_refused_in_one_sentence_and_the_script_goes_on(awkward, is_one_sentence):
     sayings = awkward[0].values["sayings"]
-    assert "pass that record on" in sayings["open twice"]
+    assert "open in this process already" in sayings["open twice"]
     assert "inside `for batch" in sayings["stage in loop"]
     assert "record.note" in sayings["log outside"]
     assert "marked before" in sayings["stage twice"]

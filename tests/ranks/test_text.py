@@ -73,13 +73,6 @@ def test_counting_bytes_alone_predicts_text_badly_but_better_than_nothing():
     assert 2.0 < unigram_loss() < torch.log(torch.tensor(256.0)).item()
 
 
-def test_a_vocabulary_too_small_for_bytes_is_refused(config, model_folders, is_one_sentence):
-    config.vocab_size = 100
-    with pytest.raises(UsageError, match="vocabulary of 100") as caught:
-        list(text_batches(config, Settings(model=str(model_folders["llama"])), 0, 1))
-    assert is_one_sentence(str(caught.value))
-
-
 def test_a_batch_larger_than_the_text_is_refused(config, is_one_sentence):
     with pytest.raises(UsageError, match="--batch 10000000") as caught:
         text_batches(config, Settings(batch=10_000_000), 0, 2)

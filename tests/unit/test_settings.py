@@ -95,3 +95,12 @@ def test_a_record_holds_dtypes_by_torchs_names():
     described = describe(replace(Settings(), param_dtype=torch.bfloat16, compute_dtype=torch.float32))
     assert (described["param_dtype"], described["compute_dtype"]) == ("bfloat16", "float32")
     assert described == asdict(Settings(param_dtype="bfloat16", compute_dtype="float32"))
+
+
+def test_a_vocabulary_too_small_for_bytes_is_refused_unless_the_folder_has_a_tokenizer(tmp_path, is_one_sentence):
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "vocab_size": 100}')
+    with pytest.raises(UsageError, match="vocabulary of 100") as caught:
+        Settings(model=str(tmp_path)).check()
+    assert is_one_sentence(str(caught.value))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    Settings(model=str(tmp_path)).check()
