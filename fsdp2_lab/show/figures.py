@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 
 from ..contract.units import MIB
 from ..lab.runs import Run
+from . import labels
 from .canvas import canvas, title
 from .palette import BLUE, HELD, PALE, PARAMETERS, PEAK, SERIES, rank_colour
 
@@ -41,10 +42,10 @@ def peaks(runs: Mapping[str, Run], quantity: str, text: str, stage: str | None =
         for x, value in _rank_bars(ax, position, values):
             ax.text(x, value, f"{value:,.1f}", ha="center", va="bottom", fontsize=9)
     ax.set_xticks(range(len(runs)), list(runs))
-    ax.set_ylabel("MiB")
+    ax.set_ylabel(labels.MIB)
     ax.margins(y=0.15)
     most = max(run.ranks for run in runs.values())
-    handles = [Patch(color=rank_colour(rank), label=f"rank {rank}") for rank in range(most)]
+    handles = [Patch(color=rank_colour(rank), label=labels.RANK.format(rank)) for rank in range(most)]
     ax.legend(handles=handles, frameon=False, fontsize=9)
     title(ax, text, ", ".join(dict.fromkeys(run.how for run in runs.values())))
     return figure
@@ -65,7 +66,7 @@ def shard_bars(run: Run) -> Figure:
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.margins(x=0.15)
     figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower left")
-    title(ax, "parameters held", f"{run.how}, from each rank's local shapes")
+    title(ax, labels.SHARDS_TITLE, labels.FROM_SHAPES.format(run.how))
     return figure
 
 
@@ -96,12 +97,12 @@ def rank_tiles(run: Run, names: Sequence[str]) -> Figure:
 def _draw_losses(ax: Axes, runs: Mapping[str, Run]) -> None:
     for (label, run), colour, style in zip(runs.items(), SERIES, ("-", "--", ":", "-."), strict=False):
         ax.plot(run.losses, style, color=colour, label=label, linewidth=2)
-    ax.set_xlabel("step")
+    ax.set_xlabel(labels.STEP)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_ylabel("loss, nats per token")
+    ax.set_ylabel(labels.LOSS)
     if len(runs) > 1:
         ax.legend(frameon=False, fontsize=9)
-    title(ax, "loss over the tokens of all ranks", ", ".join(dict.fromkeys(run.how for run in runs.values())))
+    title(ax, labels.LOSSES_TITLE, ", ".join(dict.fromkeys(run.how for run in runs.values())))
 
 
 def _draw_stages(ax: Axes, run: Run) -> None:
@@ -109,11 +110,11 @@ def _draw_stages(ax: Axes, run: Run) -> None:
         rows = [row for row in run.stage(name) if row.peak_bytes is not None]
         _rank_bars(ax, position, [row.peak_bytes / MIB for row in rows], PEAK)
         _rank_bars(ax, position, [row.bytes_after / MIB for row in rows], HELD)
-    handles = [Patch(color=PEAK, label="peak"), Patch(color=HELD, label="held at its end")]
+    handles = [Patch(color=PEAK, label=labels.PEAK), Patch(color=HELD, label=labels.HELD)]
     ax.legend(handles=handles, frameon=False, fontsize=9)
     ax.set_xticks(range(len(run.stage_names)), run.stage_names, rotation=30, ha="right")
-    ax.set_ylabel("MiB")
-    title(ax, "bytes by stage, a bar a rank", run.how)
+    ax.set_ylabel(labels.MIB)
+    title(ax, labels.STAGES_TITLE, run.how)
 
 
 def _rank_bars(
@@ -128,13 +129,13 @@ def _rank_bars(
 
 
 def _rank_axis(ax: Axes, ranks: int) -> None:
-    ax.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
+    ax.set_yticks(range(ranks), [labels.RANK.format(rank) for rank in range(ranks)])
     ax.set_ylim(ranks - 0.4, -0.6)  # rank 0 on top
 
 
 def _part(name: str) -> str:
     if "embed" in name or ".wte" in name or ".wpe" in name:
-        return "embedding"
+        return labels.EMBEDDING
     if "lm_head" in name:
-        return "head"
-    return "blocks" if any(piece.isdigit() for piece in name.split(".")) else "last norm"
+        return labels.HEAD
+    return labels.BLOCKS if any(piece.isdigit() for piece in name.split(".")) else labels.LAST_NORM

@@ -6,12 +6,13 @@ import pandas as pd
 
 from ..contract.units import format_bytes, format_seconds
 from ..lab.runs import Run
+from . import labels
 
 
 def ranks(run: Run) -> pd.DataFrame:
     """Who the ranks are: rank, local rank, world size, process and device."""
     rows = [(r.rank, r.local_rank, r.world_size, r.pid, r.device) for r in run.records]
-    return pd.DataFrame(rows, columns=["rank", "local rank", "world size", "process", "device"]).set_index("rank")
+    return pd.DataFrame(rows, columns=labels.RANKS_COLUMNS).set_index(labels.RANKS_COLUMNS[0])
 
 
 def compare_stage(runs: Mapping[str, Run], stage: str | None = None) -> pd.DataFrame:
@@ -22,8 +23,7 @@ def compare_stage(runs: Mapping[str, Run], stage: str | None = None) -> pd.DataF
         for rank, row in enumerate(run.stage(name)):
             numbers = [format_bytes(value) for value in (row.bytes_before, row.bytes_after, row.peak_bytes)]
             rows.append((label, rank, *numbers, format_seconds(row.seconds), format_bytes(row.rss_bytes), run.how))
-    columns = ["run", "rank", "bytes before", "bytes after", "peak bytes", "seconds", "resident", "how"]
-    return pd.DataFrame(rows, columns=columns).set_index(["run", "rank"])
+    return pd.DataFrame(rows, columns=labels.STAGE_COLUMNS).set_index(list(labels.STAGE_COLUMNS[:2]))
 
 
 def compare_steps(runs: Mapping[str, Run]) -> pd.DataFrame:
@@ -32,5 +32,4 @@ def compare_steps(runs: Mapping[str, Run]) -> pd.DataFrame:
     for label, run in runs.items():
         peaks = [format_bytes(value) for value in (run.step0_peak_bytes, run.peak_bytes)]
         rows.append((label, run.ranks, *peaks, format_seconds(run.step_seconds), run.how))
-    columns = ["run", "ranks", "first step's peak", "later steps' peak", "median step", "how"]
-    return pd.DataFrame(rows, columns=columns).set_index("run")
+    return pd.DataFrame(rows, columns=labels.STEPS_COLUMNS).set_index(labels.STEPS_COLUMNS[0])
