@@ -28,7 +28,7 @@ test: $(READY)  ## run the whole test suite
 	$(BIN)/pytest
 
 lab: $(READY)  ## open JupyterLab on the notebooks
-	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab --notebook-dir . --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 notebooks: $(READY)  ## execute the series in place and keep its outputs
 	$(BIN)/fsdp2-lab notebooks --in-place
