@@ -53,3 +53,8 @@ class StageInterrupted(KeyboardInterrupt):
 
     def _render_traceback_(self) -> list[str]:
         return [f"StageInterrupted: {self}"]
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type where it has none: libraries' messages run to pages."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

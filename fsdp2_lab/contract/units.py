@@ -11,6 +11,10 @@ def format_bytes(count: float | None) -> str:
     return f"{count / GIB:,.2f} GiB" if abs(count) >= GIB else f"{count / MIB:,.2f} MiB"
 
 
+def format_ranks(count: int) -> str:
+    return f"{count} rank{'s' * (count != 1)}"
+
+
 def format_seconds(seconds: float | None) -> str:
     """Seconds with two decimals, milliseconds below a tenth; an en dash where nothing was measured."""
     if seconds is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..contract.errors import UsageError
 from ..contract.record import LaunchRecord, RankRecord, rank_file, read_record
-from ..contract.units import format_seconds
+from ..contract.units import format_ranks, format_seconds
 
 _REFRESH_SECONDS = 0.5
 _LINE_SECONDS = 10.0  # between two lines about steps, where lines cannot be replaced
@@ -96,8 +96,7 @@ def make_progress() -> Progress:
 
 
 def _opening(launch: LaunchRecord) -> str:
-    ranks = f"{launch.ranks} rank{'s' * (launch.ranks != 1)}"
-    return f"{launch.command} · {ranks}, {launch.how} · at most {launch.timeout_seconds:g} s"
+    return f"{launch.command} · {format_ranks(launch.ranks)}, {launch.how} · at most {launch.timeout_seconds:g} s"
 
 
 def _rank_0(run_dir: Path) -> RankRecord | None:

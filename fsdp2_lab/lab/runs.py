@@ -21,7 +21,7 @@ from ..contract.record import (
     read_launch,
     read_records,
 )
-from ..contract.units import format_bytes, format_seconds
+from ..contract.units import format_bytes, format_ranks, format_seconds
 
 _STAGE_QUANTITIES = tuple(field.name for field in fields(StageRow) if field.name != "name")
 _STEP_QUANTITIES = ("loss", "tokens", "seconds", "peak_bytes")
@@ -164,7 +164,7 @@ class Run:
     @property
     def outcome(self) -> str:
         """Its id, how it ended, on how many ranks, how its numbers were got, and how long it took."""
-        parts = [self.id, self.status, f"{self.ranks} rank{'s' * (self.ranks != 1)}", self.how]
+        parts = [self.id, self.status, format_ranks(self.ranks), self.how]
         if self.launch and self.launch.seconds is not None:
             parts.append(format_seconds(self.launch.seconds))
         return " · ".join(parts)
@@ -192,7 +192,7 @@ class Run:
         elif error:
             where = f", stage {error.stage}" if error.stage else ""
             lines.append(f"rank {error.rank} of {self.ranks} failed first{where}.")
-            own_words = error.type in ("UsageError",) or not error.traceback
+            own_words = error.type == "UsageError" or not error.traceback
             lines.append(error.message if own_words else error.traceback.rstrip())
         lines += [f"logs:    {self.dir / 'logs'}", f"again:   {self.command}"]
         return "\n".join(lines)

@@ -3,7 +3,7 @@
 from torch import nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PretrainedConfig
 
-from ..contract.errors import UsageError
+from ..contract.errors import UsageError, first_line
 from ..contract.model_source import find_model
 from ..contract.settings import Settings
 
@@ -17,8 +17,9 @@ def model_config(settings: Settings) -> PretrainedConfig:
         else:
             config = AutoConfig.from_pretrained(source.folder, trust_remote_code=False)
     except Exception as error:  # transformers checks configs in many ways; any of them is the config's fault
-        reason = str(error).strip().splitlines()[0]
-        raise UsageError(f"--model {settings.model}: transformers cannot use this config ({reason}).") from error
+        raise UsageError(
+            f"--model {settings.model}: transformers cannot use this config ({first_line(error)})."
+        ) from error
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise UsageError(
             f"--model {settings.model}: {config.model_type!r} is no causal language model in transformers."

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from transformers import AutoTokenizer, ByT5Tokenizer, PretrainedConfig
 
-from ..contract.errors import UsageError
+from ..contract.errors import UsageError, first_line
 from ..contract.model_source import find_model
 from ..contract.settings import Settings
 
@@ -93,8 +93,7 @@ def _tokenizer(config: PretrainedConfig, settings: Settings):
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # whatever is wrong with the files, they are the reader's
-        reason = str(error).strip().splitlines()[0]
-        raise UsageError(f"--model {settings.model}: its tokenizer cannot be read ({reason}).") from error
+        raise UsageError(f"--model {settings.model}: its tokenizer cannot be read ({first_line(error)}).") from error
     if len(tokenizer) > config.vocab_size:
         raise UsageError(
             f"--model {settings.model}: its tokenizer has {len(tokenizer)} tokens and its config a vocabulary of "

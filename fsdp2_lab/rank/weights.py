@@ -7,7 +7,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from ..contract import workspace
-from ..contract.errors import UsageError
+from ..contract.errors import UsageError, first_line
 from ..contract.model_source import BUILT_IN, find_model
 from ..contract.settings import Settings
 
@@ -36,8 +36,9 @@ def initial_weights(config: PretrainedConfig, settings: Settings) -> dict[str, t
             output_loading_info=True,
         )
     except (SafetensorError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UsageError(f"{checkpoint}: these safetensors cannot be read ({reason}); copy them again.") from error
+        raise UsageError(
+            f"{checkpoint}: these safetensors cannot be read ({first_line(error)}); copy them again."
+        ) from error
     _check(report, checkpoint)
     return model.state_dict()
 
