@@ -56,11 +56,15 @@ class RankError:
     traceback: str
     stage: str | None = None
     unix_seconds: float | None = None
+    step: int | None = None
 
 
 @dataclass
 class RankRecord:
-    """All that one rank left behind. `status` is `running` until the rank says how it ended."""
+    """All that one rank left behind.
+
+    `status` is `running` until the rank says how it ended: `ok` or `failed`; `incomplete` for one that never could.
+    """
 
     rank: int
     world_size: int
@@ -87,7 +91,8 @@ class LaunchRecord:
 
     `status` is `running`, `ok`, `failed`, `timeout` or `interrupted`. `exit_codes` and `rss_peak_bytes` are
     by rank: a negative code is a signal, `None` a rank that was ended because another failed; resident
-    memory is sampled from outside a few times a second.
+    memory is sampled from outside a few times a second. `explanation` is what the launcher makes of a run that
+    did not end well, a sentence a line.
     """
 
     id: str
@@ -102,6 +107,7 @@ class LaunchRecord:
     exit_codes: dict[str, int | None] = field(default_factory=dict)
     rss_peak_bytes: dict[str, int] = field(default_factory=dict)
     error: RankError | None = None
+    explanation: list[str] = field(default_factory=list)
     schema: int = SCHEMA
 
 

@@ -10,6 +10,7 @@ from .errors import UsageError
 
 HOME_VARIABLE = "FSDP2_LAB_HOME"
 RUN_DIR_VARIABLE = "FSDP2_LAB_RUN_DIR"
+TIMEOUT_VARIABLE = "FSDP2_LAB_TIMEOUT_SECONDS"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", re.ASCII)

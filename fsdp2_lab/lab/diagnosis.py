@@ -1,54 +1,103 @@
-"""Who failed first, and how: from the records, torchrun's own report and the ranks' logs."""
+"""Who failed first, and how: from what ranks recorded, their last words, and how torchrun's agent saw them end."""
 
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 
+from ..contract.places import Exit, Place
 from ..contract.record import RankError, RankRecord
+from .evidence import signal_name
 
-_FAILURE = re.compile(r"^\s*rank\s*:\s*(\d+) .*\n\s*exitcode\s*:\s*(-?\d+) \(pid: (\d+)\)", re.MULTILINE)
-_ENDED_BY_TORCHRUN = re.compile(r"Sending process (\d+) closing signal")
-_TRACEBACK = "Traceback (most recent call last):"
-_LAST_WORDS = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 # What the other ranks say when a peer is gone; a cause only if nobody has a better one.
-_CONSEQUENCE = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remote process exited", re.IGNORECASE)
+_CONSEQUENCE = re.compile(
+    r"connection (closed|reset|refused)|broken pipe|socket|remote process exited|nccl communicator was aborted"
+    r"|unhandled system error",
+    re.IGNORECASE,
+)
+_WAITED = re.compile(r"timed? ?out|collective operation timeout", re.IGNORECASE)
+_NOTICE_SECONDS = 0.5  # until the agent sees a rank's silent death; its peers may raise before
+_LAST_LINES_BYTES = 2000
+_ASKED_CODES = (-signal.SIGTERM, -signal.SIGKILL)
+
+LEFT_EARLY = "LeftEarly"
 
 
-def exit_codes(torchrun_log: Path, ranks: int, agent_code: int | None) -> dict[str, int | None]:
-    """Exit code by rank, from torchrun's report; `None` for a rank that was ended because another failed."""
+def exit_codes(exits: dict[str, Exit], ranks: int, agent_code: int | None) -> dict[str, int | None]:
+    """Exit code by rank; `None` for a rank that was ended because another failed, or that nobody saw end."""
     if agent_code == 0:
         return {str(rank): 0 for rank in range(ranks)}
-    codes = {str(rank): None for rank in range(ranks)}
-    report = _read(torchrun_log)
-    ended = set(_ENDED_BY_TORCHRUN.findall(report))
-    for rank, code, pid in _FAILURE.findall(report):
-        if pid not in ended or int(code) not in (-signal.SIGTERM, -signal.SIGKILL):
-            codes[rank] = int(code)
-    return codes
+    # A rank that was leaving by itself when the agent asked has its own code.
+    seen = {rank: each.code for rank, each in exits.items() if not (each.asked and each.code in _ASKED_CODES)}
+    return {str(rank): seen.get(str(rank)) for rank in range(ranks)}
 
 
-def find_error(records: list[RankRecord], codes: dict[str, int | None], logs: Path) -> RankError | None:
-    """The error that came first: of a rank that died without a word, else the earliest one with its own cause."""
-    raised = {record.rank: record.error for record in records if record.error}
-    silent = [_from_log(int(rank), code, logs) for rank, code in codes.items() if code and int(rank) not in raised]
-    errors = sorted(raised.values(), key=lambda error: error.unix_seconds or 0.0)
-    causes = [error for error in (*silent, *errors) if not _CONSEQUENCE.search(error.message)]
-    return next(iter((*causes, *silent, *errors)), None)
+def find_errors(
+    records: dict[int, RankRecord], places: dict[int, Place], exits: dict[str, Exit], logs: Path
+) -> list[RankError]:
+    """The error of each rank that failed by itself, the likeliest cause first.
+
+    A cause comes before what follows from a peer's end, and the earlier before the later.
+    """
+    errors = {rank: record.error for rank, record in records.items() if record.error}
+    for rank, place in places.items():
+        if place.error and rank not in errors:
+            errors[rank] = place.error
+    for key, each in exits.items():
+        if int(key) not in errors and each.code != 0 and not each.asked:
+            errors[int(key)] = _silent(int(key), each, records.get(int(key)), logs)
+    return sorted(errors.values(), key=lambda error: (is_consequence(error), error.unix_seconds or 0.0))
 
 
-def _from_log(rank: int, code: int, logs: Path) -> RankError:
-    if code < 0:
-        known = {member.value: member.name for member in signal.Signals}
-        name = known.get(-code, f"signal {-code}")
-        return RankError(rank, name, f"rank {rank} was ended by {name}", "")
-    text = _read(logs / f"rank{rank}.stderr").rstrip()
-    lines = text[max(0, text.rfind(_TRACEBACK)) :].splitlines()
-    for end, line in enumerate(lines):
-        words = _LAST_WORDS.match(line)
-        if words and (_TRACEBACK in text or words[1].endswith("Error")):  # a SyntaxError has no traceback
-            return RankError(rank, words[1].rpartition(".")[2], words[2] or "", "\n".join(lines[: end + 1]) + "\n")
-    return RankError(rank, "SystemExit", f"rank {rank} ended with exit code {code}", text[-2000:])
+def is_consequence(error: RankError) -> bool:
+    """Whether an error tells of another rank's end, or of waiting for it, and not of a fault of its own."""
+    return bool(_CONSEQUENCE.search(error.message) or _WAITED.search(error.message))
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+def waited_too_long(error: RankError) -> bool:
+    """Whether an error is a process group's timeout: this rank waited, and another is to blame."""
+    return bool(_WAITED.search(error.message))
+
+
+def left_early(records: dict[int, RankRecord], exits: dict[str, Exit]) -> list[RankError]:
+    """Ranks that ended with exit code 0 before they came as far as the others, or without closing their record."""
+    reached = max((len(record.stages) for record in records.values()), default=0)
+    steps = max((len(record.steps) for record in records.values()), default=0)
+    left = []
+    for rank, record in sorted(records.items()):
+        each = exits.get(str(rank))
+        if not each or each.code != 0:
+            continue
+        if record.status == "running":
+            message = "it ended with exit code 0 and without closing its record, as os._exit(0) does"
+        elif len(record.stages) < reached or len(record.steps) < steps:
+            message = "it ended with exit code 0 while other ranks went on, as sys.exit(0) on one rank does"
+        else:
+            continue
+        left.append(RankError(rank, LEFT_EARLY, message, "", _stage(record), each.unix_seconds))
+    return left
+
+
+def last_lines(path: Path, size: int = _LAST_LINES_BYTES) -> str:
+    """The end of a log as text, whatever bytes it holds and however long it is; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - size))
+            return file.read(size).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _silent(rank: int, each: Exit, record: RankRecord | None, logs: Path) -> RankError:
+    seen = each.unix_seconds - _NOTICE_SECONDS
+    if each.code < 0:
+        name = signal_name(-each.code)
+        error = RankError(rank, name, f"rank {rank} was ended by {name}", "", None, seen)
+    else:
+        said = last_lines(logs / f"rank{rank}.stderr")
+        error = RankError(rank, "SystemExit", f"rank {rank} ended with exit code {each.code}", said, None, seen)
+    return replace(error, stage=record and _stage(record))
+
+
+def _stage(record: RankRecord) -> str | None:
+    return record.stages[-1].name if record.stages else None

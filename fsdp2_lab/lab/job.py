@@ -1,73 +1,118 @@
-"""One `torchrun` and everything it starts: watched while it runs, gone when it ends."""
+"""One torchrun agent and everything it starts: watched while it runs, gone when it ends."""
 
 import os
 import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
+from ..contract.places import STAND_SIGNAL, read_place
+from ..contract.processes import ignore_gone, kill_all, processes_of
 from ..contract.workspace import RUN_DIR_VARIABLE
 
 _GRACE_SECONDS = 2.0  # between asking processes to end and ending them
+_STAND_SECONDS = 1.5  # for ranks to say where they stand
+_CENSUS_SECONDS = 2.0  # between two looks at who descends from whom
+
+
+class Agent(Protocol):
+    """torchrun's agent, however it was started."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal, or `None` while it runs."""
+
+
+def start_agent(arguments: list[str], environment: dict[str, str], log: Path) -> Agent:
+    """Start torchrun's agent as a Python of its own. It watches this process, and ends its ranks when we are gone."""
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "fsdp2_lab.agent", *arguments],
+            env=environment | {"FSDP2_LAB_PARENT_PID": str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches us alone, and we end the ranks in order
+        )
 
 
 class Job:
-    """A torchrun agent and its descendants.
+    """A running launch. Ranks are known by what they wrote on starting; other processes by their environment."""
 
-    Workers have sessions of their own and outlive a killed agent, so they are found by what they inherit:
-    the run folder in their environment.
-    """
-
-    def __init__(self, command: list[str], environment: dict[str, str], log: Path, run_dir: Path):
-        self._marker = str(run_dir)
+    def __init__(self, agent: Agent, run_dir: Path, ranks: int):
+        self._agent, self._run_dir = agent, run_dir
+        self._ranks: dict[int, psutil.Process | None] = dict.fromkeys(range(ranks))
+        self._family: set[psutil.Process] = set()
+        self._next_census = 0.0
         self.rss_peak_bytes: dict[str, int] = {}
-        self._ranks: dict[psutil.Process, str | None] = {}
-        with log.open("wb") as file:
-            self._agent = psutil.Popen(
-                command,
-                env=environment | {RUN_DIR_VARIABLE: self._marker},
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches us alone, and we end the ranks in order
-            )
 
     def poll(self) -> int | None:
-        """The agent's exit code, or `None` while it runs; samples each rank's resident memory on the way."""
+        """The agent's exit code, or `None` while it runs; looks after the ranks on the way."""
         code = self._agent.poll()
         if code is None:
             self._sample()
         return code
 
+    def ask_places(self) -> None:
+        """Have every living rank say where it stands, and wait a moment for the answers."""
+        began = time.time()
+        asked = [rank for rank, process in self._ranks.items() if process and process.is_running()]
+        for rank in asked:
+            ignore_gone(lambda rank=rank: self._ranks[rank].send_signal(STAND_SIGNAL))
+        while asked and time.time() - began < _STAND_SECONDS:
+            time.sleep(0.02)
+            places = {rank: read_place(self._logs, rank) for rank in asked}
+            asked = [rank for rank, place in places.items() if place and (place.unix_seconds or 0.0) < began]
+
     def end(self) -> None:
         """End every process of this run that is still alive: first asked, then killed."""
-        alive = self._processes()
+        alive = {*processes_of(str(self._run_dir)), *self._family}
+        if self._agent.poll() is None:
+            alive.add(psutil.Process(self._agent.pid))
         for process in alive:
-            _ignore_gone(process.terminate)
-        _, alive = psutil.wait_procs(alive, timeout=_GRACE_SECONDS)
-        for process in {*alive, *self._processes()}:
-            _ignore_gone(process.kill)
-        psutil.wait_procs(alive, timeout=_GRACE_SECONDS)
+            ignore_gone(process.terminate)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < deadline and (self._agent.poll() is None or _living(alive)):
+            time.sleep(0.02)
+        for process in _living(alive):
+            ignore_gone(process.kill)
+        kill_all(str(self._run_dir))
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while self._agent.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
 
-    def _processes(self) -> list[psutil.Process]:
-        found = [self._agent] if self._agent.poll() is None else []
-        for process in psutil.process_iter():
-            environment = _ignore_gone(process.environ) or {}
-            if environment.get(RUN_DIR_VARIABLE) == self._marker and process.pid not in (os.getpid(), self._agent.pid):
-                found.append(process)
-        return found
+    @property
+    def _logs(self) -> Path:
+        return self._run_dir / "logs"
 
     def _sample(self) -> None:
-        for child in _ignore_gone(self._agent.children) or []:
-            if self._ranks.get(child) is None:
-                self._ranks[child] = (_ignore_gone(child.environ) or {}).get("RANK")
-            rank, memory = self._ranks[child], _ignore_gone(child.memory_info)
-            if rank is not None and memory:
-                self.rss_peak_bytes[rank] = max(memory.rss, self.rss_peak_bytes.get(rank, 0))
+        for rank, process in self._ranks.items():
+            if process is None:
+                place = read_place(self._logs, rank)
+                self._ranks[rank] = place and ignore_gone(lambda pid=place.pid: psutil.Process(pid))
+            elif memory := ignore_gone(process.memory_info):
+                key = str(rank)
+                self.rss_peak_bytes[key] = max(memory.rss, self.rss_peak_bytes.get(key, 0))
+        if time.monotonic() > self._next_census:
+            # What a rank starts with an environment of its own is found only through its parents, while they live.
+            self._next_census = time.monotonic() + _CENSUS_SECONDS
+            for process in filter(None, self._ranks.values()):
+                self._family |= {process, *(ignore_gone(lambda p=process: p.children(recursive=True)) or [])}
 
 
-def _ignore_gone(ask):
-    try:
-        return ask()
-    except (psutil.Error, OSError):
-        return None
+def _living(processes: set[psutil.Process]) -> set[psutil.Process]:
+    return {
+        process for process in processes if process.is_running() and ignore_gone(process.status) != psutil.STATUS_ZOMBIE
+    }
+
+
+def rank_environment(run_dir: Path) -> dict[str, str]:
+    """The caller's environment, without what is a kernel's alone, and with the mark of this run."""
+    environment = dict(os.environ)
+    for ours in ("MPLBACKEND", "PYTORCH_NVML_BASED_CUDA_CHECK"):  # for a notebook's kernel, not for a rank
+        environment.pop(ours, None)
+    return environment | {RUN_DIR_VARIABLE: str(run_dir), "PYTHONUNBUFFERED": "1"}

@@ -22,6 +22,7 @@ from ..contract.record import (
     read_records,
 )
 from ..contract.units import format_bytes, format_ranks, format_seconds
+from .failure import failure_text
 
 _STAGE_QUANTITIES = tuple(field.name for field in fields(StageRow) if field.name != "name")
 _STEP_QUANTITIES = ("loss", "tokens", "seconds", "peak_bytes")
@@ -30,8 +31,10 @@ _STEP_QUANTITIES = ("loss", "tokens", "seconds", "peak_bytes")
 class Run:
     """One run, read from its folder."""
 
-    def __init__(self, run_dir: Path):
+    def __init__(self, run_dir: Path, launch: LaunchRecord | None = None):
         self.dir = run_dir
+        if launch:  # its launcher knows it better than a disk that may be full
+            self.launch = launch
 
     @classmethod
     def open(cls, run_id: str) -> "Run":
@@ -182,20 +185,8 @@ class Run:
         return " · ".join(parts)
 
     def failure(self) -> str:
-        """Why it did not end well: the first rank's own traceback, then the log's place and the command."""
-        error, lines = self.error, []
-        if self.status == "interrupted":
-            lines.append("Interrupted, so every rank was ended.")
-        elif self.status == "timeout":
-            lines.append(f"No end after {self.launch.timeout_seconds:g} s, so every rank was ended.")
-            lines += [f"  rank {r.rank} was in stage {r.stages[-1].name}" for r in self.records if r.stages]
-        elif error:
-            where = f", stage {error.stage}" if error.stage else ""
-            lines.append(f"rank {error.rank} of {self.ranks} failed first{where}.")
-            own_words = error.type == "UsageError" or not error.traceback
-            lines.append(error.message if own_words else error.traceback.rstrip())
-        lines += [f"logs:    {self.dir / 'logs'}", f"again:   {self.command}"]
-        return "\n".join(lines)
+        """Why it did not end well: the first rank's own traceback, what followed, then logs, run and command."""
+        return failure_text(self)
 
     def to_json(self) -> dict:
         """The run as `fsdp2-lab run --json` prints it."""
@@ -216,6 +207,7 @@ class Run:
             "step0_peak_bytes": self.step0_peak_bytes,
             "peak_bytes": self.peak_bytes,
             "error": self.error and asdict(self.error),
+            "explanation": launch.explanation if launch else [],
         }
         return finite(facts)
 

@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator
@@ -18,10 +19,11 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from ..contract import workspace
+from ..contract import places, workspace
 from ..contract.errors import LabError, UsageError
 from ..contract.record import RankError, RankRecord, StageRow, StepRow, write_record
 from ..contract.settings import Settings, describe
+from .deadline import wait_less_than_the_deadline
 from .meters import meter_for, resident_bytes
 from .summary import print_step, print_summary
 
@@ -43,6 +45,7 @@ def open_record(settings: Settings | None = None) -> "Record":
     if _opened:
         raise UsageError("A record is open in this process already; pass it on, or close it first.")
     _opened = True
+    wait_less_than_the_deadline()
     device_type = "cuda" if torch.cuda.is_available() else "cpu"
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     meter = meter_for(device_type, local_rank)
@@ -82,6 +85,7 @@ class Record:
         self._logged = None
         atexit.register(self.close)
         self._previous_hook, sys.excepthook = sys.excepthook, self._on_exception
+        places.stage_and_step = lambda: (self._stage_name, self._step)
 
     def stage(self, name: str) -> None:
         """Mark where a stage begins; the one before it ends here.
@@ -175,6 +179,10 @@ class Record:
     def _stage_name(self) -> str | None:
         return self._record.stages[-1].name if self._record.stages else None
 
+    @property
+    def _step(self) -> int | None:
+        return self._logged.step if self._logged else None
+
     def _lap(self):
         lap = self._meter.stop()
         if lap:
@@ -202,11 +210,12 @@ class Record:
     def _on_exception(self, kind, error, trace) -> None:
         text = "".join(traceback.format_exception(kind, error, trace))
         self._record.error = RankError(
-            self._record.rank, kind.__name__, str(error), text, self._stage_name, time.time()
+            self._record.rank, kind.__name__, str(error), text, self._stage_name, time.time(), self._step
         )
-        with suppress(Exception):  # a rank that ran out of memory has its peak to tell
-            self._end_stage()
-        self._meter.close()  # a profiler that still runs at exit ends the process with SIGSEGV
+        if threading.current_thread() is threading.main_thread():  # a meter belongs to the thread that started it
+            with suppress(Exception):  # a rank that ran out of memory has its peak to tell
+                self._end_stage()
+            self._meter.close()  # a profiler that still runs at exit ends the process with SIGSEGV
         self._record.status = "failed"
         self._write()
         if issubclass(kind, LabError):

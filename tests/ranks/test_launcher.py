@@ -12,7 +12,7 @@ from fsdp2_lab.contract.record import read_launch
 
 KEYS = {
     *("status", "how", "ranks", "run_dir", "command", "stages", "steps", "step0_peak_bytes", "peak_bytes", "error"),
-    *("id", "seconds", "exit_codes", "rss_peak_bytes", "step_seconds"),
+    *("id", "seconds", "exit_codes", "rss_peak_bytes", "step_seconds", "explanation"),
 }
 
 
@@ -127,7 +127,7 @@ def test_an_exception_ends_a_recording_rank_with_exit_code_1(recording):
 
 def test_a_failure_is_said_on_stderr_with_its_own_traceback_first(recording):
     said = recording.stderr
-    parts = ["rank 1 of 2 failed first, stage work", "Traceback", "ValueError: boom on rank 1", "logs:", "again:"]
+    parts = ["rank 1 of 2 failed first, in stage work", "Traceback", "ValueError: boom on rank 1", "logs:", "again:"]
     places = [said.index(part) for part in parts]
     assert places == sorted(places)
     assert said.count("Traceback") == 1  # torchrun's own and the other rank's are in the logs

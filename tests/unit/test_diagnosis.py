@@ -1,148 +1,116 @@
-"""Who failed first: from torchrun's own report, the ranks' logs and what they recorded."""
+"""Who failed first: from records, ranks' last words, and how torchrun's agent saw them end."""
 
 import pytest
 
-from fsdp2_lab.contract.record import RankError
-from fsdp2_lab.lab.diagnosis import exit_codes, find_error
+from fsdp2_lab.contract.places import Exit, Place
+from fsdp2_lab.contract.record import RankError, StageRow
+from fsdp2_lab.lab.diagnosis import LEFT_EARLY, exit_codes, find_errors, last_lines, left_early
 
-REPORT = """\
-W1130 19:30:00.000000 4000 torch/distributed/elastic/multiprocessing/api.py] Sending process 4007 closing signal SIGTERM
-E1130 19:30:00.000000 4000 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1)
-Traceback (most recent call last):
-  File "<frozen runpy>", line 198, in _run_module_as_main
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-============================================================
-launch/train.py FAILED
-------------------------------------------------------------
-Failures:
-[1]:
-  time      : 2026-11-30_19:30:01
-  host      : here
-  rank      : 0 (local_rank: 0)
-  exitcode  : -9 (pid: 4001)  (SIGKILL)
-  error_file: <N/A>
-  traceback : Signal 9 (SIGKILL) received by PID 4001
-[2]:
-  time      : 2026-11-30_19:30:01
-  host      : here
-  rank      : 7 (local_rank: 7)
-  exitcode  : -15 (pid: 4007)  (SIGTERM)
-  error_file: <N/A>
-  traceback : Signal 15 (SIGTERM) received by PID 4007
-[3]:
-  time      : 2026-11-30_19:30:01
-  host      : here
-  rank      : 8 (local_rank: 8)
-  exitcode  : -15 (pid: 4008)  (SIGTERM)
-  error_file: <N/A>
-  traceback : Signal 15 (SIGTERM) received by PID 4008
-------------------------------------------------------------
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-11-30_19:30:00
-  host      : here
-  rank      : 12 (local_rank: 12)
-  exitcode  : 3 (pid: 4002) 
-  error_file: <N/A>
-  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
-============================================================
-"""
 CLOSED = "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:12345"
+WAITED = "Timed out waiting 16000ms for recv operation to complete"
 
 
 @pytest.fixture
 def failed(rank_record):
-    """Makes the record of a rank that raised."""
+    """Makes the records of ranks that raised: rank → (message, time)."""
 
-    def make(rank: int, message: str, unix_seconds: float):
-        error = RankError(rank, "RuntimeError", message, "Traceback …", "train", unix_seconds)
-        return rank_record(rank, status="failed", error=error)
+    def make(errors: dict[int, tuple[str, float]]):
+        return {
+            rank: rank_record(
+                rank, status="failed", error=RankError(rank, "RuntimeError", message, "Traceback …", "train", seconds)
+            )
+            for rank, (message, seconds) in errors.items()
+        }
 
     return make
 
 
-def test_exit_codes_are_read_from_torchruns_report(tmp_path):
-    (tmp_path / "torchrun.log").write_text(REPORT)
-    codes = exit_codes(tmp_path / "torchrun.log", 13, 1)
-    assert (codes["0"], codes["12"]) == (-9, 3)
-    assert [codes[str(rank)] for rank in (1, 2, 3, 11)] == [None] * 4
+def first(records, exits, logs, places=()):
+    return find_errors(records, dict(places), exits, logs)[0]
 
 
-def test_a_rank_that_torchrun_ended_because_another_failed_has_no_exit_code(tmp_path):
-    (tmp_path / "torchrun.log").write_text(REPORT)
-    codes = exit_codes(tmp_path / "torchrun.log", 13, 1)
-    assert codes["7"] is None
-    assert codes["8"] == -15  # somebody else's signal
+def test_a_rank_that_was_told_to_end_has_no_exit_code_and_another_has():
+    exits = {"0": Exit(-15, 9.0, asked=True), "1": Exit(3, 8.0, asked=False), "2": Exit(-15, 8.0, asked=False)}
+    assert exit_codes(exits, 4, 1) == {"0": None, "1": 3, "2": -15, "3": None}
 
 
-def test_all_ranks_ended_well_where_torchrun_did(tmp_path):
-    assert exit_codes(tmp_path / "no.log", 2, 0) == {"0": 0, "1": 0}
+def test_all_ranks_ended_well_where_torchrun_did():
+    assert exit_codes({}, 2, 0) == {"0": 0, "1": 0}
 
 
-def test_a_launch_cut_off_has_no_exit_codes(tmp_path):
-    assert exit_codes(tmp_path / "no.log", 2, None) == {"0": None, "1": None}
+def test_a_launch_cut_off_has_no_exit_codes():
+    assert exit_codes({}, 2, None) == {"0": None, "1": None}
 
 
 def test_the_earliest_error_is_the_cause(failed, tmp_path):
-    records = [failed(0, "later", 20.0), failed(1, "earlier", 10.0)]
-    assert find_error(records, {"0": 1, "1": 1}, tmp_path).message == "earlier"
+    assert first(failed({0: ("later", 20.0), 1: ("earlier", 10.0)}), {}, tmp_path).message == "earlier"
 
 
-def test_a_lost_connection_is_a_consequence_even_when_it_is_seen_first(failed, tmp_path):
-    records = [failed(0, CLOSED, 10.0), failed(1, "boom", 20.0)]
-    assert find_error(records, {"0": 1, "1": 1}, tmp_path).rank == 1
+@pytest.mark.parametrize("message", [CLOSED, WAITED, "Broken pipe"])
+def test_what_follows_from_a_peers_end_is_no_cause_even_when_it_is_seen_first(message, failed, tmp_path):
+    errors = find_errors(failed({0: (message, 10.0), 1: ("boom", 20.0)}), {}, {}, tmp_path)
+    assert [error.rank for error in errors] == [1, 0]
 
 
 def test_lost_connections_alone_still_give_an_error(failed, tmp_path):
-    records = [failed(0, CLOSED, 20.0), failed(1, CLOSED, 10.0)]
-    assert find_error(records, {"0": 1, "1": 1}, tmp_path).rank == 1
+    assert first(failed({0: (CLOSED, 20.0), 1: (CLOSED, 10.0)}), {}, tmp_path).rank == 1
 
 
-def test_a_rank_ended_by_a_signal_goes_before_what_the_others_saw(failed, tmp_path):
-    error = find_error([failed(0, CLOSED, 10.0)], {"0": 1, "1": -9}, tmp_path)
+def test_a_signal_goes_before_what_the_others_saw(failed, tmp_path):
+    error = first(failed({0: (CLOSED, 10.0)}), {"1": Exit(-9, 10.2, asked=False)}, tmp_path)
     assert (error.rank, error.type, error.message) == (1, "SIGKILL", "rank 1 was ended by SIGKILL")
 
 
+def test_a_signal_that_came_long_after_an_exception_is_no_cause(failed, tmp_path):
+    # As NCCL's watchdog, which aborts the process when a peer has gone.
+    error = first(failed({0: ("boom", 10.0)}), {"1": Exit(-6, 20.0, asked=False)}, tmp_path)
+    assert (error.rank, error.message) == (0, "boom")
+
+
 def test_a_signal_without_a_name_is_no_trouble(tmp_path):
-    error = find_error([], {"0": -35}, tmp_path)  # a real-time signal
+    error = first({}, {"0": Exit(-35, 1.0, asked=False)}, tmp_path)  # a real-time signal
     assert error.rank == 0 and "35" in error.message
 
 
-def test_a_bare_exit_code_is_told(tmp_path):
+def test_a_bare_exit_code_is_told_with_the_last_lines(tmp_path):
     (tmp_path / "rank1.stderr").write_text("about to leave\n")
-    error = find_error([], {"0": None, "1": 3}, tmp_path)
+    error = first({}, {"1": Exit(3, 1.0, asked=False)}, tmp_path)
     assert (error.rank, error.type, error.message) == (1, "SystemExit", "rank 1 ended with exit code 3")
     assert "about to leave" in error.traceback
 
 
-def test_an_error_is_read_from_the_log_of_a_script_without_records(tmp_path):
-    (tmp_path / "rank0.stderr").write_text(
-        "a warning: not the error\n"
-        "Traceback (most recent call last):\n"
-        '  File "own.py", line 3, in <module>\n'
-        "    int('x')\n"
-        "ValueError: invalid literal: 'x'\n"
-        "\n"
-        "During handling of the above exception, another exception occurred:\n"
-        "\n"
-        "Traceback (most recent call last):\n"
-        '  File "own.py", line 5, in <module>\n'
-        "    raise errors.OwnError('no: number')\n"
-        "own.errors.OwnError: no: number\n"
-        "said after the traceback\n"
-    )
-    error = find_error([], {"0": 1}, tmp_path)
-    assert (error.type, error.message) == ("OwnError", "no: number")
-    assert error.traceback.startswith("Traceback") and error.traceback.endswith("OwnError: no: number\n")
-
-
-def test_an_exception_without_a_message_is_read_too(tmp_path):
-    (tmp_path / "rank0.stderr").write_text(
-        'Traceback (most recent call last):\n  File "own.py", line 1, in <module>\nAssertionError\n'
-    )
-    error = find_error([], {"0": 1}, tmp_path)
-    assert (error.type, error.message) == ("AssertionError", "")
+def test_a_script_without_records_is_known_by_its_last_words(tmp_path):
+    said = RankError(1, "OwnError", "no: number", "Traceback …", None, 1.0)
+    error = first({}, {"1": Exit(1, 1.1, asked=False)}, tmp_path, {1: Place(1, 100, 1.0, error=said)}.items())
+    assert error is said
 
 
 def test_nobody_failed_where_nobody_says_so(rank_record, tmp_path):
-    assert find_error([rank_record()], {"0": None, "1": None}, tmp_path) is None
+    assert find_errors({0: rank_record()}, {}, {"0": Exit(0, 1.0, asked=False)}, tmp_path) == []
+
+
+def test_a_rank_that_stopped_in_an_earlier_stage_left_early(rank_record):
+    behind = rank_record(1, stages=[StageRow("mesh", 0.5)], steps=[])
+    exits = {"0": Exit(0, 9.0, asked=False), "1": Exit(0, 5.0, asked=False)}
+    (error,) = left_early({0: rank_record(0), 1: behind}, exits)
+    assert (error.rank, error.type, error.stage) == (1, LEFT_EARLY, "mesh")
+
+
+def test_a_rank_that_never_closed_its_record_left_early(rank_record):
+    exits = {"0": Exit(0, 9.0, asked=False), "1": Exit(0, 9.0, asked=False)}
+    (error,) = left_early({0: rank_record(0), 1: rank_record(1, status="running")}, exits)
+    assert error.rank == 1 and "os._exit" in error.message
+
+
+def test_ranks_that_came_as_far_as_each_other_did_not_leave_early(rank_record):
+    exits = {"0": Exit(0, 9.0, asked=False), "1": Exit(0, 9.0, asked=False)}
+    assert left_early({0: rank_record(0), 1: rank_record(1)}, exits) == []
+
+
+def test_the_end_of_a_log_is_text_whatever_it_holds(tmp_path):
+    log = tmp_path / "rank0.stderr"
+    with log.open("wb") as file:
+        file.seek(300 * 2**20)  # a sparse file
+        file.write(b"\xff\xfe broken \xe2\x82 bytes\nlast")
+    assert last_lines(log, 20).endswith("bytes\nlast")
+    assert last_lines(tmp_path / "none") == ""

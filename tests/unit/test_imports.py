@@ -17,6 +17,7 @@ FACES = "faces"  # the files at the top: cli.py, magics.py and the package's own
 RULES = {
     "contract": ({"contract"}, {"torch", "IPython", "matplotlib"}, set()),
     "rank": ({"rank", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
+    "agent": ({"agent", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
     "lab": ({"lab", "contract"}, set(), {"torch"}),
     "show": ({"show", "lab", "contract"}, set(), {"torch"}),
     "learn": ({"learn", "lab", "contract", "show"}, set(), {"torch"}),

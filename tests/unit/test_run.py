@@ -143,7 +143,7 @@ def test_the_launcher_has_the_last_word_on_how_it_ended(make_run, rank_record, l
 def test_json_has_the_keys_that_were_promised_and_no_others(run):
     promised = {"status", "how", "ranks", "run_dir", "command", "stages", "steps", "step0_peak_bytes", "peak_bytes"}
     what_the_launcher_sees = {"id", "seconds", "exit_codes", "rss_peak_bytes", "step_seconds"}
-    assert set(run.to_json()) == promised | {"error"} | what_the_launcher_sees
+    assert set(run.to_json()) == promised | {"error", "explanation"} | what_the_launcher_sees
 
 
 def test_json_gives_stages_by_rank(run):
@@ -190,7 +190,7 @@ def test_a_failure_reads_traceback_then_logs_then_command(make_run, rank_record,
     error = RankError(1, "ValueError", "boom", "Traceback …\nValueError: boom\n", "train", 5.0)
     run = make_run(rank_record(0), launch=launch_record(status="failed", error=error))
     said = run.failure()
-    assert said.splitlines()[0] == "rank 1 of 2 failed first, stage train."
+    assert said.splitlines()[0] == "rank 1 of 2 failed first, in stage train."
     places = [said.index(text) for text in ("ValueError: boom", str(run.dir / "logs"), run.command)]
     assert places == sorted(places)
     assert said.splitlines()[-1].endswith(run.command)
@@ -202,10 +202,10 @@ def test_a_mistake_found_on_a_rank_is_told_without_its_traceback(make_run, launc
     assert "lm_head.weight is missing from there." in said and "Traceback" not in said
 
 
-def test_a_timeout_says_where_each_rank_was(make_run, rank_record, launch_record):
-    run = make_run(rank_record(0), rank_record(1), launch=launch_record(status="timeout", timeout_seconds=7.0))
-    assert run.failure().startswith("No end after 7 s")
-    assert "rank 1 was in stage train" in run.failure()
+def test_a_timeout_says_where_each_rank_was(make_run, launch_record):
+    why = ["rank 1 never reached all-gather 37."]
+    launch = launch_record(status="timeout", timeout_seconds=7.0, explanation=why)
+    assert make_run(launch=launch).failure().splitlines()[:2] == ["No end after 7 s, so every rank was ended.", *why]
 
 
 def test_an_interrupted_run_says_so(make_run, rank_record, launch_record):

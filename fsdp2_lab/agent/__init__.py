@@ -1,0 +1,1 @@
+"""Between launcher and script: torchrun's agent, and how each rank starts. Plain torchrun needs none of it."""

@@ -1,0 +1,41 @@
+"""`python -m fsdp2_lab.agent` is `torchrun` that leaves no rank behind, however its launcher ends."""
+
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ..contract.errors import UsageError
+from ..contract.processes import kill_all
+from ..contract.record import read_launch, write_launch
+from ..contract.workspace import RUN_DIR_VARIABLE
+from . import guard
+
+
+def main() -> None:
+    run_dir = os.environ[RUN_DIR_VARIABLE]
+    guard.watch_parent(int(os.environ.pop(guard.PARENT_VARIABLE)), lambda: _abandon(run_dir))
+    os.environ[guard.PARENT_VARIABLE] = str(os.getpid())  # for the ranks
+
+    from torch.distributed.run import main as torchrun
+
+    from .handlers import RankHandler, use_handler
+
+    use_handler(RankHandler)
+    torchrun(sys.argv[1:])
+
+
+def _abandon(run_dir: str) -> None:
+    kill_all(run_dir)
+    with suppress(UsageError, OSError):
+        launch = read_launch(Path(run_dir))
+        if launch and launch.status == "running":
+            launch.status = "interrupted"
+            launch.seconds = max(0.0, time.time() - launch.started_unix_seconds)
+            launch.explanation = ["What had started the launch was killed, so every rank was ended."]
+            write_launch(Path(run_dir), launch)
+
+
+if __name__ == "__main__":
+    main()

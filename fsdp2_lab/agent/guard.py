@@ -1,0 +1,39 @@
+"""A process of a launch ends when its parent does, in whatever way that died."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+PARENT_VARIABLE = "FSDP2_LAB_PARENT_PID"
+_PERIOD_SECONDS = 0.1
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def watch_parent(
+    parent_pid: int,
+    on_death: Callable[[], None] = lambda: None,
+    each_time: Callable[[], None] = lambda: None,
+) -> None:
+    """Watch the parent from a thread: once it is gone, call `on_death` and end this process.
+
+    `each_time` is called ten times a second, also while the main thread waits in a collective.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent_pid:
+            each_time()
+            time.sleep(_PERIOD_SECONDS)
+        on_death()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="fsdp2-lab-guard", daemon=True).start()
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process with its parent, even while C code holds Python's lock. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

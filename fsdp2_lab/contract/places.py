@@ -1,0 +1,99 @@
+"""Last words of each rank: where it stands, the collective it waits in, what it raised; read before ranks are ended."""
+
+import json
+import signal
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from . import workspace
+from .record import RankError
+
+# A rank says where it stands on this signal. SIGUSR1 is left to schedulers, which warn jobs with it.
+STAND_SIGNAL = signal.SIGUSR2
+
+
+def stage_and_step() -> tuple[str | None, int | None]:
+    """The stage and the step that this rank is in; an open record replaces this function by its own."""
+    return None, None
+
+
+@dataclass
+class Collective:
+    """The latest collective that a rank began in one process group: the group's `number`th, counted from 1."""
+
+    group: str
+    number: int
+    name: str
+    sizes: list
+    waiting: bool
+    began_unix_seconds: float
+
+
+@dataclass
+class Place:
+    """Where one rank stood at `unix_seconds`; `None` until it was asked or raised.
+
+    `frames` are (file, line, function), outermost first; `stage` and `step` are the record's, where there is one.
+    """
+
+    rank: int
+    pid: int
+    unix_seconds: float | None = None
+    stage: str | None = None
+    step: int | None = None
+    frames: list = field(default_factory=list)
+    collectives: list[Collective] = field(default_factory=list)
+    error: RankError | None = None
+
+
+@dataclass
+class Exit:
+    """How one rank ended, as torchrun's agent saw it; `asked` says that the agent had told it to."""
+
+    code: int
+    unix_seconds: float
+    asked: bool
+
+
+def place_file(logs: Path, rank: int | str) -> Path:
+    return logs / f"rank{rank}.place.json"
+
+
+def stack_file(logs: Path, rank: int | str) -> Path:
+    """What `faulthandler` writes: the stacks of all threads, in text."""
+    return logs / f"rank{rank}.stack"
+
+
+def exits_file(logs: Path) -> Path:
+    return logs / "exits.json"
+
+
+def write_place(logs: Path, place: Place) -> None:
+    workspace.write_json(place_file(logs, place.rank), asdict(place))
+
+
+def read_place(logs: Path, rank: int | str) -> Place | None:
+    """A rank's place; `None` where it has written none that is whole."""
+
+    def build(data: dict) -> Place:
+        data["collectives"] = [Collective(**row) for row in data["collectives"]]
+        data["error"] = data["error"] and RankError(**data["error"])
+        return Place(**data)
+
+    return _read(place_file(logs, rank), build)
+
+
+def write_exits(logs: Path, exits: dict[str, Exit]) -> None:
+    workspace.write_json(exits_file(logs), {rank: asdict(each) for rank, each in exits.items()})
+
+
+def read_exits(logs: Path) -> dict[str, Exit]:
+    """The ranks that have ended; empty where the agent did not live to say."""
+    return _read(exits_file(logs), lambda data: {rank: Exit(**each) for rank, each in data.items()}) or {}
+
+
+def _read(path: Path, build):
+    try:
+        return build(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None

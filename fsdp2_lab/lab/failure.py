@@ -1,0 +1,40 @@
+"""Why a run did not end well, as a person reads it: the cause first, the others folded, then where to look."""
+
+import os
+
+from ..contract.record import RankError
+from .diagnosis import LEFT_EARLY
+
+
+def failure_text(run) -> str:
+    """The cause, what followed from it, and the places of logs and run, and the command to repeat it."""
+    lines = []
+    if run.status == "interrupted":
+        lines.append("Interrupted, so every rank was ended.")
+    elif run.status == "timeout":
+        lines.append(f"No end after {run.launch.timeout_seconds:g} s, so every rank was ended.")
+    elif run.error:
+        lines += _cause(run.error, run.ranks)
+    lines += run.launch.explanation if run.launch else []
+    if dumps := sorted((run.dir / "logs").glob("nccl_trace_rank_*")):
+        lines.append(f"flight recorder: {os.path.relpath(dumps[0].parent)}/nccl_trace_rank_*")
+    lines += [f"logs:    {run.dir / 'logs'}", f"run:     {run.dir}", f"again:   {run.command}"]
+    return "\n".join(lines)
+
+
+def _cause(error: RankError, ranks: int) -> list[str]:
+    who = f"rank {error.rank} of {ranks}"
+    where = f", in stage {error.stage}" if error.stage else ""
+    where += f", step {error.step}" if error.step is not None else ""
+    if error.rank < 0:
+        return [f"{error.message}.", error.traceback]
+    if error.type.startswith(("SIG", "signal")):
+        return [f"{who} was ended by {error.type} first{where}."]
+    if error.type == LEFT_EARLY:
+        return [f"{who} left early{where}: {error.message}."]
+    if error.type == "SystemExit":
+        last = [f"Its last words (stderr):\n{error.traceback}"] if error.traceback else []
+        return [f"{who} failed first{where}: {error.message}.", *last]
+    # A mistake of the reader's own needs no traceback of ours.
+    own_words = error.type == "UsageError" or not error.traceback
+    return [f"{who} failed first{where}.", error.message if own_words else error.traceback.rstrip()]
