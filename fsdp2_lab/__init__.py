@@ -25,7 +25,10 @@ def __getattr__(name: str):
 
 
 def load_ipython_extension(ipython) -> None:
-    """`%load_ext fsdp2_lab`: register `%chapter` and `%%stage`."""
+    """`%load_ext fsdp2_lab`: register `%chapter` and `%%stage`, and have ranks warmed up in the background."""
+    from .lab import warm
     from .magics import LabMagics
+
+    warm.prepare()
 
     ipython.register_magics(LabMagics)

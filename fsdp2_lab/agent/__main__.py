@@ -13,17 +13,19 @@ from ..contract.workspace import RUN_DIR_VARIABLE
 from . import guard
 
 
-def main() -> None:
+def run_agent(argv: list[str], handler=None) -> None:
+    """Run torchrun with these arguments; `handler` starts the ranks, each a Python of its own unless given."""
     run_dir = os.environ[RUN_DIR_VARIABLE]
-    guard.watch_parent(int(os.environ.pop(guard.PARENT_VARIABLE)), lambda: _abandon(run_dir))
-    os.environ[guard.PARENT_VARIABLE] = str(os.getpid())  # for the ranks
+    guard.watch_parent(int(os.environ[guard.PARENT_VARIABLE]), lambda: _abandon(run_dir))
+    if handler is None:
+        os.environ[guard.PARENT_VARIABLE] = str(os.getpid())  # of the ranks; a forked one has the server's
 
     from torch.distributed.run import main as torchrun
 
     from .handlers import RankHandler, use_handler
 
-    use_handler(RankHandler)
-    torchrun(sys.argv[1:])
+    use_handler(handler or RankHandler)
+    torchrun(argv)
 
 
 def _abandon(run_dir: str) -> None:
@@ -38,4 +40,4 @@ def _abandon(run_dir: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_agent(sys.argv[1:])

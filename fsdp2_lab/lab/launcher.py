@@ -20,9 +20,10 @@ from .job import Agent, Job, rank_environment, start_agent
 from .machine import machine
 from .progress import Progress, make_progress
 from .runs import Run
+from .warm import NotWarm, start_warm_agent, wait_until_ready, why_cold
 
 TIMEOUT_SECONDS = 600.0
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.1
 # torch's record of collectives: what a stuck rank waits in is read from it, and NCCL's watchdog writes it out.
 _FLIGHT_RECORDER = {
     "TORCH_FR_BUFFER_SIZE": "2000",
@@ -31,18 +32,27 @@ _FLIGHT_RECORDER = {
 }
 
 
-def launch(stage: str, ranks: int | None = None, *, timeout: float = TIMEOUT_SECONDS, **settings) -> Run:
+def launch(
+    stage: str,
+    ranks: int | None = None,
+    *,
+    timeout: float = TIMEOUT_SECONDS,
+    warm: bool | None = None,
+    **settings,
+) -> Run:
     """Run the script of a stage under torchrun and return what every rank recorded.
 
     `ranks` is the machine's default unless given, `timeout` the deadline in seconds, `settings` the
-    script's command line. Raises `UsageError` before any rank starts, `StageFailed` with the failing
-    rank's traceback, `StageTimeout` at the deadline; ends every process it started in each case.
+    script's command line. `warm=False` starts every rank as a Python of its own, as does FSDP2_LAB_WARM=0 for
+    all launches; otherwise they are forked where that is safe. Raises `UsageError` before any rank starts,
+    `StageFailed` with the failing rank's traceback, `StageTimeout` at the deadline; ends every process it
+    started in each case.
     """
     script = workspace.script_path(stage)
     if not script.exists():
         known = ", ".join(sorted(path.stem for path in workspace.launch_dir().glob("*.py"))) or "none yet"
         raise UsageError(f"No stage {stage!r}: {script.parent.name}/{script.name} is not written. Stages: {known}.")
-    run = execute(script, ranks, to_argv(settings), timeout, make_progress())
+    run = execute(script, ranks, to_argv(settings), timeout, make_progress(), warm)
     if run.status == "timeout":
         raise StageTimeout(run.failure(), run)
     if run.status != "ok":
@@ -50,7 +60,14 @@ def launch(stage: str, ranks: int | None = None, *, timeout: float = TIMEOUT_SEC
     return run
 
 
-def execute(script: Path, ranks: int | None, argv: list[str], timeout: float, progress: Progress) -> Run:
+def execute(
+    script: Path,
+    ranks: int | None,
+    argv: list[str],
+    timeout: float,
+    progress: Progress,
+    warm: bool | None = False,
+) -> Run:
     """Run any torchrun script to its end, its deadline or an interrupt; the returned `Run` says which.
 
     Raises `UsageError` where the request cannot be run at all, and `StageInterrupted` once an interrupt has been
@@ -61,6 +78,7 @@ def execute(script: Path, ranks: int | None, argv: list[str], timeout: float, pr
         raise UsageError(f"timeout={timeout}: expected a number of seconds above 0.")
     script = _check_script(script, argv)
     run_dir, record = _new_run(script, ranks, argv, timeout)
+    record.cold_because = _try_to_warm_up(warm)
     job, code, status, kills = None, None, "interrupted", oom_kills()
     try:
         with deferred():
@@ -124,7 +142,23 @@ def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path) -
         environment.setdefault(name, value.format(logs=logs))
     arguments = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={record.ranks}"]
     arguments += [f"--log-dir={logs}", "--redirects=3", "-m", "fsdp2_lab.agent.worker", str(script), *argv]
+    if record.cold_because is None:
+        try:
+            return start_warm_agent(arguments, environment, logs / "torchrun.log")
+        except NotWarm as reason:
+            record.cold_because = str(reason)
     return start_agent(arguments, environment, logs / "torchrun.log")
+
+
+def _try_to_warm_up(warm: bool | None) -> str | None:
+    # Here, where an interrupt ends the wait; why not, where it is not to be.
+    reason = why_cold(warm)
+    if reason is None:
+        try:
+            wait_until_ready()
+        except NotWarm as not_warm:
+            return str(not_warm)
+    return reason
 
 
 def _relative(path: Path) -> str:

@@ -1,0 +1,163 @@
+"""A server of warm ranks: it has imported what every rank imports, and forks agents and ranks that start at once.
+
+It belongs to one kernel: they share an unnamed socket, and the server ends when the other end closes. It holds
+nothing but imports, runs no tensor operation and never touches CUDA, so that a fork of it is as good as a new
+Python. Linux only.
+"""
+
+import gc
+import importlib
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..contract.messages import receive, send
+from . import guard
+
+# Third-party only: the project's own modules are read anew by every rank.
+PRELOADED = (
+    "torch",
+    "torch.distributed.run",
+    "torch.distributed.fsdp",
+    "torch.distributed.device_mesh",
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.elastic.multiprocessing.subprocess_handler",
+    "torch.profiler",
+    "torch.utils.checkpoint",
+    "transformers",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.byt5.tokenization_byt5",
+    "accelerate",
+    "psutil",
+)
+_LOOK_SECONDS = 0.5  # between two looks at whether the kernel still lives
+
+Role = Callable[[], None]
+
+
+def main(argv: list[str]) -> None:
+    """Serve until the kernel is gone. In a forked child this goes on as an agent or a rank, to its own end."""
+    kernel, kernel_pid = socket.socket(fileno=int(argv[0])), int(argv[1])
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a child's collector then leaves the shared pages alone
+    role = Server(kernel, kernel_pid).serve()
+    role()
+
+
+class Server:
+    """Answers the kernel, which asks for agents, and agents, which ask for ranks; tells both how these end."""
+
+    def __init__(self, kernel: socket.socket, kernel_pid: int):
+        self._kernel, self._kernel_pid = kernel, kernel_pid
+        self._imported_seconds = time.time()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(kernel, selectors.EVENT_READ, self._serve_kernel)
+        send(kernel, {"ready": True})
+
+    def serve(self) -> Role:
+        """Returns in a forked child only, with what that child is to do; the server itself exits here."""
+        while os.getppid() == self._kernel_pid:
+            for key, _ in self._selector.select(_LOOK_SECONDS):
+                if role := key.data(key.fileobj):
+                    return role
+        os._exit(0)  # agents see it, end their ranks and say so in the record
+
+    def _serve_kernel(self, kernel: socket.socket) -> Role | None:
+        if (request := receive(kernel)) is None:
+            os._exit(0)
+        if reason := self._unfit():
+            send(kernel, {"id": request["id"], "refused": reason})
+            return None
+        ours, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            return lambda: self._become_agent(request, agents)
+        agents.close()
+        self._selector.register(ours, selectors.EVENT_READ, self._serve_agent)
+        self._watch(pid, kernel, {"id": request["id"]})
+        return None
+
+    def _serve_agent(self, agent: socket.socket) -> Role | None:
+        if (request := receive(agent)) is None:  # it has ended
+            self._selector.unregister(agent)
+            agent.close()
+            return None
+        pid = os.fork()
+        if pid == 0:
+            return lambda: self._become_rank(request)
+        self._watch(pid, agent, {"rank": request["environment"]["RANK"]})
+        return None
+
+    def _watch(self, pid: int, asker: socket.socket, name: dict) -> None:
+        send(asker, name | {"pid": pid})
+
+        def ended(pidfd: int) -> None:
+            self._selector.unregister(pidfd)
+            os.close(pidfd)
+            _, status = os.waitpid(pid, 0)
+            send(asker, name | {"code": os.waitstatus_to_exitcode(status)})
+
+        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, ended)
+
+    def _become_agent(self, request: dict, server: socket.socket) -> None:
+        self._leave_server(request)
+        from .__main__ import run_agent
+        from .forked import forking_through
+
+        run_agent(request["argv"], forking_through(server))
+
+    def _become_rank(self, request: dict) -> None:
+        self._leave_server(request)
+        import numpy
+        import torch
+
+        from .worker import main as worker
+
+        numpy.random.seed()  # Python's own generator is seeded anew by the fork itself
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # was read at import, before this rank had it
+        worker(request["argv"])
+
+    def _leave_server(self, request: dict) -> None:
+        server = os.getppid()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fileobj)
+        self._selector.close()
+        os.setsid()
+        os.chdir(request["directory"])
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            file = os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            os.dup2(file, number)
+            os.close(file)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.environ[guard.PARENT_VARIABLE] = str(server)
+
+    def _unfit(self) -> str | None:
+        if (threads := len(os.listdir("/proc/self/task"))) > 1:
+            return f"{threads} threads run in the server of warm ranks, and a fork would lose them"
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if file and os.path.isabs(file) and _changed_since(file, self._imported_seconds):
+                return f"{module.__name__} has changed on disk"
+        if any(_changed_since(folder, self._imported_seconds) for folder in sys.path if folder.endswith("-packages")):
+            return "installed packages have changed"
+        return None
+
+
+def _changed_since(path: str, unix_seconds: float) -> bool:
+    try:
+        return Path(path).stat().st_mtime > unix_seconds
+    except OSError:
+        return True  # it is gone
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
