@@ -93,6 +93,7 @@ class LaunchRecord:
     by rank: a negative code is a signal, `None` a rank that was ended because another failed; resident
     memory is sampled from outside a few times a second. `explanation` is what the launcher makes of a run that
     did not end well, a sentence a line. `cold_because` says why ranks were started and not forked, `None` if forked.
+    `threads_per_rank` is OMP_NUM_THREADS, `None` where unknown.
     """
 
     id: str
@@ -102,6 +103,7 @@ class LaunchRecord:
     command: str
     started_unix_seconds: float
     timeout_seconds: float
+    threads_per_rank: int | None = None
     status: str = "running"
     seconds: float | None = None
     exit_codes: dict[str, int | None] = field(default_factory=dict)

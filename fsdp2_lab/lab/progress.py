@@ -96,7 +96,10 @@ def make_progress() -> Progress:
 
 
 def _opening(launch: LaunchRecord) -> str:
-    return f"{launch.command} · {format_ranks(launch.ranks)}, {launch.how} · at most {launch.timeout_seconds:g} s"
+    ranks, threads = format_ranks(launch.ranks), launch.threads_per_rank
+    if threads is not None:
+        ranks += f" × {threads} thread{'s' * (threads != 1)}"
+    return f"{launch.command} · {ranks}, {launch.how} · at most {launch.timeout_seconds:g} s"
 
 
 def _rank_0(run_dir: Path) -> RankRecord | None:

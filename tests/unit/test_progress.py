@@ -20,6 +20,12 @@ def test_the_command_is_said_before_anything_else(lines, capsys):
     assert said.out == ""
 
 
+@pytest.mark.parametrize(("threads", "said"), [(1, "2 ranks × 1 thread, "), (4, "2 ranks × 4 threads, ")])
+def test_threads_per_rank_are_said_where_they_are_known(threads, said, tmp_path, launch_record, capsys):
+    Lines().start(launch_record(threads_per_rank=threads), tmp_path)
+    assert said in capsys.readouterr().err
+
+
 def test_each_stage_is_said_once(lines, tmp_path, rank_record, capsys):
     capsys.readouterr()
     lines.update()
