@@ -47,13 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="run a script under torchrun and keep a record",
-        usage="fsdp2-lab run SCRIPT [--ranks N] [--timeout SECONDS] [--json] [settings of the script]",
+        usage="fsdp2-lab run SCRIPT [--ranks N] [--timeout SECONDS] [--gpus N,N] [--wait SECONDS] [--json] "
+        "[settings of the script]",
         epilog="The settings of a workbook script: python launch/train.py --help",
         allow_abbrev=False,
     )
     run.add_argument("script", type=Path, help="any torchrun script, as launch/train.py")
     run.add_argument("--ranks", type=int, help="number of ranks (default: the GPUs, or 2 on a CPU)")
     run.add_argument("--timeout", type=float, help="seconds until every rank is ended (default: 600)")
+    run.add_argument("--gpus", metavar="N,N", help="the GPUs to take, as nvidia-smi numbers them (default: the freest)")
+    run.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="wait for GPUs that others hold")
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
     run.set_defaults(action=_run)
 
@@ -79,13 +82,15 @@ def _doctor(asked, _rest) -> int:
 
 
 def _run(asked, rest) -> int:
+    from .lab.gpus import parse_gpus
     from .lab.launcher import TIMEOUT_SECONDS, execute
     from .lab.progress import Lines
 
     settings = rest[1:] if rest[:1] == ["--"] else rest
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
+    gpus = None if asked.gpus is None else parse_gpus(asked.gpus)
     try:
-        run = execute(asked.script, asked.ranks, settings, timeout, Lines())
+        run = execute(asked.script, asked.ranks, settings, timeout, Lines(), gpus=gpus, wait=asked.wait)
     except StageInterrupted as interrupt:
         run = interrupt.run
     if asked.json:

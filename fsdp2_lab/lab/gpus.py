@@ -73,6 +73,13 @@ def taken(
         yield {"CUDA_VISIBLE_DEVICES": ",".join(gpu.entry for gpu in chosen), **order}
 
 
+def rank_count(machine: Machine, ranks: int | None, gpus: list[int] | None) -> int:
+    """The ranks asked for, else one per named GPU, else the machine's default. Raises `UsageError` for too many."""
+    if ranks is None:
+        ranks = len(gpus) if isinstance(gpus, list | tuple) and gpus else machine.default_ranks
+    return machine.check_ranks(ranks)
+
+
 def parse_gpus(text: str) -> list[int]:
     """`0,2` as the command line has it. Raises `UsageError` for anything else."""
     if not re.fullmatch(r"\d{1,4}(,\d{1,4})*", text, re.ASCII):

@@ -15,6 +15,7 @@ from ..contract.settings import parse_settings, to_argv
 from ..contract.workspace import TIMEOUT_VARIABLE
 from .conclusion import conclude
 from .evidence import oom_kills
+from .gpus import rank_count, taken
 from .interrupts import deferred
 from .job import Agent, Job, rank_environment, start_agent
 from .machine import machine
@@ -38,21 +39,24 @@ def launch(
     *,
     timeout: float = TIMEOUT_SECONDS,
     warm: bool | None = None,
+    gpus: list[int] | None = None,
+    wait: float = 0,
     **settings,
 ) -> Run:
     """Run the script of a stage under torchrun and return what every rank recorded.
 
     `ranks` is the machine's default unless given, `timeout` the deadline in seconds, `settings` the
     script's command line. `warm=False` starts every rank as a Python of its own, as does FSDP2_LAB_WARM=0 for
-    all launches; otherwise they are forked where that is safe. Raises `UsageError` before any rank starts,
-    `StageFailed` with the failing rank's traceback, `StageTimeout` at the deadline; ends every process it
-    started in each case.
+    all launches; otherwise they are forked where that is safe. `gpus` are the GPUs to take, as
+    `nvidia-smi` numbers them, instead of the freest; `wait` is how many seconds to wait for GPUs that others hold.
+    Raises `UsageError` before any rank starts, `StageFailed` with the failing rank's traceback, `StageTimeout` at
+    the deadline; ends every process it started in each case.
     """
     script = workspace.script_path(stage)
     if not script.exists():
         known = ", ".join(sorted(path.stem for path in workspace.launch_dir().glob("*.py"))) or "none yet"
         raise UsageError(f"No stage {stage!r}: {script.parent.name}/{script.name} is not written. Stages: {known}.")
-    run = execute(script, ranks, to_argv(settings), timeout, make_progress(), warm)
+    run = execute(script, ranks, to_argv(settings), timeout, make_progress(), warm, gpus=gpus, wait=wait)
     if run.status == "timeout":
         raise StageTimeout(run.failure(), run)
     if run.status != "ok":
@@ -67,23 +71,30 @@ def execute(
     timeout: float,
     progress: Progress,
     warm: bool | None = False,
+    gpus: list[int] | None = None,
+    wait: float = 0,
 ) -> Run:
     """Run any torchrun script to its end, its deadline or an interrupt; the returned `Run` says which.
 
     Raises `UsageError` where the request cannot be run at all, and `StageInterrupted` once an interrupt has been
     cleaned up after.
     """
-    ranks = machine().check_ranks(machine().default_ranks if ranks is None else ranks)
+    ranks = rank_count(machine(), ranks, gpus)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise UsageError(f"timeout={timeout}: expected a number of seconds above 0.")
     script = _check_script(script, argv)
-    run_dir, record = _new_run(script, ranks, argv, timeout)
+    run_dir = workspace.new_run_path(script, time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(2))
+    with taken(machine(), ranks, gpus, wait, run_dir.name) as devices:
+        return _execute(script, argv, _new_run(run_dir, script, ranks, argv, timeout), run_dir, devices, progress, warm)
+
+
+def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: dict, progress, warm) -> Run:
     record.cold_because = _try_to_warm_up(warm)
     job, code, status, kills = None, None, "interrupted", oom_kills()
     try:
         with deferred():
-            job = Job(_start(script, argv, record, run_dir), run_dir, ranks)
-        deadline = time.monotonic() + timeout
+            job = Job(_start(script, argv, record, run_dir, devices), run_dir, record.ranks)
+        deadline = time.monotonic() + record.timeout_seconds
         progress.start(record, run_dir)
         while (code := job.poll()) is None and time.monotonic() < deadline:
             progress.update()
@@ -114,8 +125,7 @@ def _check_script(script: Path, argv: list[str]) -> Path:
     return script
 
 
-def _new_run(script: Path, ranks: int, argv: list[str], timeout: float) -> tuple[Path, LaunchRecord]:
-    run_dir = workspace.new_run_path(script, time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(2))
+def _new_run(run_dir: Path, script: Path, ranks: int, argv: list[str], timeout: float) -> LaunchRecord:
     command = ["torchrun", "--standalone", f"--nproc_per_node={ranks}", _relative(script), *argv]
     record = LaunchRecord(
         id=run_dir.name,
@@ -127,14 +137,15 @@ def _new_run(script: Path, ranks: int, argv: list[str], timeout: float) -> tuple
         timeout_seconds=timeout,
     )
     write_launch(run_dir, record)
-    return run_dir, record
+    return record
 
 
-def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path) -> Agent:
+def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path, devices: dict[str, str]) -> Agent:
     logs = run_dir / "logs"
     logs.mkdir()
-    environment = rank_environment(run_dir)
-    environment.setdefault("OMP_NUM_THREADS", str(machine().threads_per_rank(record.ranks)))
+    environment = rank_environment(run_dir) | devices
+    threads = environment.setdefault("OMP_NUM_THREADS", str(machine().threads_per_rank(record.ranks)))
+    record.threads_per_rank = int(threads) if threads.isdecimal() else None
     # All ranks are on this machine: gloo would otherwise ask for an address of the host's name.
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     environment[TIMEOUT_VARIABLE] = str(record.timeout_seconds)

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import fsdp2_lab
+from fsdp2_lab.cli import main
 from fsdp2_lab.contract.errors import UsageError
-from fsdp2_lab.lab import gpu_locks, gpus, nvidia_smi
+from fsdp2_lab.lab import gpu_locks, gpus, launcher, nvidia_smi
 from fsdp2_lab.lab.machine import Machine
+from fsdp2_lab.lab.progress import Progress
 
 FOUR = Machine(gpus=4, cores=8)
 OTHER = """
@@ -143,6 +145,41 @@ def test_a_wait_that_is_no_time_is_refused(wait, smi, is_one_sentence):
     with pytest.raises(UsageError, match="number of seconds") as caught:
         visible(FOUR, 1, wait=wait)
     assert is_one_sentence(str(caught.value))
+
+
+def test_named_gpus_say_how_many_ranks():
+    assert gpus.rank_count(FOUR, None, [0, 2]) == 2
+    assert gpus.rank_count(FOUR, None, None) == 4
+    assert gpus.rank_count(FOUR, 1, None) == 1
+    with pytest.raises(UsageError, match="has 4 GPUs"):
+        gpus.rank_count(FOUR, 5, None)
+
+
+def test_a_launch_that_gets_no_gpus_leaves_no_run_behind(another, home, tmp_path, monkeypatch):
+    script = tmp_path / "own.py"
+    script.write_text("print('never')")
+    other = another("0123")
+    monkeypatch.setattr(launcher, "machine", lambda: FOUR)
+    with pytest.raises(UsageError, match=f"pid {other.pid}"):
+        launcher.execute(script, 2, [], 60.0, Progress())
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"), [([], (None, 0)), (["--gpus", "2,0", "--wait", "5"], ([2, 0], 5.0))], ids=["none", "both"]
+)
+def test_the_command_line_hands_on_which_gpus_and_how_long_to_wait(options, asked, home, tmp_path, monkeypatch):
+    seen = []
+
+    def refuse(machine, ranks, gpus, wait, run_id):
+        seen.append((gpus, wait))
+        raise UsageError("enough seen.")
+
+    monkeypatch.setattr(launcher, "machine", lambda: FOUR)
+    monkeypatch.setattr(launcher, "taken", refuse)
+    (tmp_path / "own.py").touch()
+    assert main(["run", str(tmp_path / "own.py"), *options]) == 2
+    assert seen == [asked]
 
 
 def test_the_command_line_names_gpus_with_commas(is_one_sentence):
