@@ -1,8 +1,13 @@
 """Errors a person reads: the message is the whole story, so no traceback of ours goes with it."""
 
+from .secrets import redact
+
 
 class LabError(Exception):
-    """Anything that went wrong and that a person should read about; our own frames are left out."""
+    """Anything that went wrong and that a person should read about; our own frames and all secrets are left out."""
+
+    def __init__(self, message: str = ""):
+        super().__init__(redact(str(message)))
 
     def _render_traceback_(self) -> list[str]:
         # IPython calls this hook instead of printing the frames between the cell and the raise.

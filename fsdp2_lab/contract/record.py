@@ -2,13 +2,20 @@
 
 import json
 import math
+import os
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from . import workspace
 from .errors import UsageError
+from .secrets import redact_json, split_command
+from .units import MIB
+from .untrusted import MOST_BYTES, build, parse_json, read_text
 
 SCHEMA = 1
+RANK_STATUSES = ("running", "ok", "failed", "incomplete")
+LAUNCH_STATUSES = ("running", "ok", "failed", "timeout", "interrupted")
 
 MEASURED_CPU = "measured (CPU)"
 MEASURED_CUDA = "measured (CUDA)"
@@ -43,7 +50,7 @@ class StepRow:
     seconds: float | None = None
     peak_bytes: int | None = None
     timed: bool = True
-    values: dict = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,49 +126,65 @@ def rank_file(run_dir: Path, rank: int) -> Path:
 
 
 def write_record(run_dir: Path, record: RankRecord) -> None:
-    """Write a rank's record in one step. Non-finite numbers travel as the strings `nan`, `inf`, `-inf`."""
-    workspace.write_json(rank_file(run_dir, record.rank), finite(asdict(record)))
+    """Write a rank's record in one step, without secrets. Non-finite numbers travel as `nan`, `inf`, `-inf`.
+
+    Raises `UsageError` where it cannot be written, or is more than a reader would take.
+    """
+    text = json.dumps(finite(redact_json(asdict(record), record.argv)), allow_nan=False)
+    if len(text) > MOST_BYTES:
+        raise UsageError(f"The record of rank {record.rank} is over {MOST_BYTES // MIB} MiB: note less in it.")
+    workspace.write_text(rank_file(run_dir, record.rank), text + "\n")
 
 
 def write_launch(run_dir: Path, launch: LaunchRecord) -> None:
-    workspace.write_json(run_dir / "run.json", asdict(launch))
+    """Write the launcher's record in one step, without secrets. Raises `UsageError` where it cannot be written."""
+    workspace.write_json(run_dir / "run.json", redact_json(finite(asdict(launch)), split_command(launch.command)))
 
 
 def read_record(path: Path) -> RankRecord:
-    """Read one rank's record. Raises `UsageError` for JSON that is broken or of another schema."""
+    """Read one rank's record, which anybody may have written.
 
-    def build(data: dict) -> RankRecord:
-        data["stages"] = [StageRow(**row) for row in data["stages"]]
-        data["steps"] = [StepRow(**row) for row in data["steps"]]
-        for step in data["steps"]:
-            step.loss = None if step.loss is None else float(step.loss)
-            step.values = {name: float(value) for name, value in step.values.items()}
-        return RankRecord(**data)
-
-    return _read(path, build)
+    Raises `UsageError` for what is no whole record of this schema, or another rank's.
+    """
+    record = _read(path, RankRecord, RANK_STATUSES)
+    if path.name != f"rank{record.rank}.json" or not 0 <= record.rank < record.world_size:
+        raise _not_whole(path, f"it says rank {record.rank} of {record.world_size}")
+    return record
 
 
 def read_records(run_dir: Path) -> list[RankRecord]:
     """The records of a run in rank order; those of ranks that wrote none are absent."""
-    files = [path for path in run_dir.glob("rank*.json") if path.stem.removeprefix("rank").isdecimal()]
-    return [read_record(path) for path in sorted(files, key=lambda path: int(path.stem.removeprefix("rank")))]
+    found = {path: re.fullmatch(r"rank([0-9]+)\.json", path.name) for path in run_dir.glob("rank*.json")}
+    ranks = {path: int(match[1]) for path, match in found.items() if match}
+    return [read_record(path) for path in sorted(ranks, key=ranks.get)]
 
 
 def read_launch(run_dir: Path) -> LaunchRecord | None:
     """The launcher's part of a run; `None` for a run that plain `torchrun` started."""
     path = run_dir / "run.json"
-    return _read(path, lambda data: LaunchRecord(**data)) if path.exists() else None
+    return _read(path, LaunchRecord, LAUNCH_STATUSES) if os.path.lexists(path) else None
 
 
-def _read(path: Path, build):
+def _read(path: Path, kind: type, statuses: tuple[str, ...]):
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["schema"] == SCHEMA:
-            data["error"] = data["error"] and RankError(**data["error"])
-            return build(data)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path} is not a whole record ({error}). Run the stage again.") from error
-    raise UsageError(f"{path} has schema {data['schema']!r}; this version reads {SCHEMA}. Run the stage again.")
+        data = parse_json(read_text(path))
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if type(schema) is int and schema < SCHEMA:
+            raise UsageError(f"{path} was written by an earlier version (schema {schema}); run the stage again.")
+        if type(schema) is int and schema > SCHEMA:
+            raise UsageError(f"{path} was written by a newer version (schema {schema}); upgrade fsdp2-lab.")
+        if schema != SCHEMA or isinstance(schema, bool):
+            raise ValueError(f"its schema is {schema!r:.40}")
+        record = build(kind, data)
+        if record.status not in statuses:
+            raise ValueError(f"its status is {record.status!r:.40}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise _not_whole(path, getattr(error, "strerror", None) or str(error)) from error
+    return record
+
+
+def _not_whole(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path} is not a whole record ({' '.join(why.split()):.200}); run the stage again.")
 
 
 def finite(value):

@@ -70,7 +70,7 @@ def parse_settings(argv: list[str], **defaults) -> Settings:
     )
     if unknown:
         known = ", ".join("--" + field.name.replace("_", "-") for field in fields(Settings))
-        raise UsageError(f"Unknown setting {unknown[0]!r}. Settings are {known}.")
+        raise UsageError(f"Unknown setting {unknown[0].partition('=')[0]!r}. Settings are {known}.")
     settings.check()
     return settings
 

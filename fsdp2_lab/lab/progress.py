@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..contract.errors import UsageError
 from ..contract.record import LaunchRecord, RankRecord, rank_file, read_record
+from ..contract.secrets import redact, split_command
 from ..contract.units import format_ranks, format_seconds
 
 _REFRESH_SECONDS = 0.5
@@ -99,7 +100,8 @@ def _opening(launch: LaunchRecord) -> str:
     ranks, threads = format_ranks(launch.ranks), launch.threads_per_rank
     if threads is not None:
         ranks += f" × {threads} thread{'s' * (threads != 1)}"
-    return f"{launch.command} · {ranks}, {launch.how} · at most {launch.timeout_seconds:g} s"
+    command = redact(launch.command, split_command(launch.command))
+    return f"{command} · {ranks}, {launch.how} · at most {launch.timeout_seconds:g} s"
 
 
 def _rank_0(run_dir: Path) -> RankRecord | None:

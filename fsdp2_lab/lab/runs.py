@@ -21,6 +21,7 @@ from ..contract.record import (
     read_launch,
     read_records,
 )
+from ..contract.secrets import redact, redact_json, split_command
 from ..contract.units import format_bytes, format_ranks, format_seconds
 from .failure import failure_text
 
@@ -77,8 +78,13 @@ class Run:
     @property
     def command(self) -> str:
         if self.launch:
-            return self.launch.command
+            return redact(self.launch.command, self._argv)
         return shlex.join(["torchrun", f"--nproc_per_node={self.ranks}", *self.records[0].argv]) if self.records else ""
+
+    @property
+    def _argv(self) -> list[str]:
+        # Options may hold secrets, which a launch that still runs has in memory.
+        return split_command(self.launch.command) if self.launch else []
 
     @property
     def error(self) -> RankError | None:
@@ -107,7 +113,11 @@ class Run:
     @property
     def step_seconds(self) -> float | None:
         """Median over the timed steps, each as long as on its slowest rank; `None` where none was timed."""
-        timed = [max(row.seconds for row in rows) for rows in self._steps() if all(row.timed for row in rows)]
+        timed = [
+            max(row.seconds for row in rows)
+            for rows in self._steps()
+            if all(row.timed and row.seconds is not None for row in rows)
+        ]
         return median(timed) if timed else None
 
     @property
@@ -186,7 +196,7 @@ class Run:
 
     def failure(self) -> str:
         """Why it did not end well: the first rank's own traceback, what followed, then logs, run and command."""
-        return failure_text(self)
+        return redact(failure_text(self), self._argv)
 
     def to_json(self) -> dict:
         """The run as `fsdp2-lab run --json` prints it."""
@@ -209,7 +219,7 @@ class Run:
             "error": self.error and asdict(self.error),
             "explanation": launch.explanation if launch else [],
         }
-        return finite(facts)
+        return redact_json(finite(facts), self._argv)
 
     def _stage_json(self, name: str) -> dict:
         per_rank = [

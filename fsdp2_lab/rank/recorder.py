@@ -23,6 +23,7 @@ from ..contract import places, workspace
 from ..contract.errors import LabError, UsageError
 from ..contract.record import RankError, RankRecord, StageRow, StepRow, write_record
 from ..contract.settings import Settings, describe
+from ..contract.untrusted import check_plain
 from .deadline import wait_less_than_the_deadline
 from .meters import meter_for, resident_bytes
 from .summary import print_step, print_summary
@@ -149,8 +150,8 @@ class Record:
         """Record values by name: numbers, strings, and lists or dicts of them. Raises `UsageError` for others."""
         for name, value in values.items():
             try:
-                json.dumps(value)
-            except (TypeError, ValueError):
+                json.dumps(check_plain(value))
+            except (TypeError, ValueError, RecursionError):
                 kind = type(value).__name__
                 raise UsageError(
                     f"record.note({name}=…) takes numbers, strings, lists and dicts of them, not {kind}; "

@@ -1,16 +1,11 @@
 """Warm ranks: forked from a server that has imported already, and not to be told from cold ones but by time."""
 
-import json
 import os
-import signal
-import subprocess
 import sys
-import time
 
-import psutil
 import pytest
 
-from fsdp2_lab import StageFailed, UsageError, launch
+from fsdp2_lab import launch
 from fsdp2_lab.lab import warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked on Linux only")

@@ -79,11 +79,29 @@ def test_what_is_no_whole_record_is_named_in_one_sentence(text, tmp_path):
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("schema", [0, SCHEMA + 1, "1", None])
-def test_another_schema_is_refused(schema, tmp_path, rank_record, is_one_sentence):
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (SCHEMA - 1, "earlier version .*run the stage again"),
+        (SCHEMA + 1, "newer version .*upgrade fsdp2-lab"),
+        ("1", "its schema is '1'"),
+        (True, "its schema is True"),
+        (None, "its schema is None"),
+    ],
+)
+def test_another_schema_is_refused(schema, said, tmp_path, rank_record, is_one_sentence):
     write_record(tmp_path, rank_record())
     path = rank_file(tmp_path, 0)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": schema}))
-    with pytest.raises(UsageError, match=f"schema {schema!r}") as caught:
+    with pytest.raises(UsageError, match=said) as caught:
         read_record(path)
     assert is_one_sentence(str(caught.value))
+
+
+def test_a_launch_of_before_threads_were_recorded_reads_as_it_did(tmp_path, launch_record):
+    write_launch(tmp_path, launch_record())
+    path = tmp_path / "run.json"
+    data = json.loads(path.read_text())
+    del data["threads_per_rank"]
+    path.write_text(json.dumps(data))
+    assert read_launch(tmp_path) == launch_record(threads_per_rank=None)
