@@ -1,11 +1,13 @@
 """Model names and folders: what `--model` and `--weights` may say, checked without torch."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import workspace
 from .errors import UsageError
+from .untrusted import read_text
 
 # Vocabulary of ByT5's tokenizer: 3 special tokens, 256 bytes, 125 sentinels.
 _BYTE_LLAMA = {
@@ -27,6 +29,7 @@ BUILT_IN = {
     "byte-llama-tied": {**_BYTE_LLAMA, "tie_word_embeddings": True},
 }
 
+_SHARD = re.compile(r"[^/\\\0][^\\\0]*\.safetensors")
 _PICKLES = ("pytorch_model*.bin", "model*.bin", "model*.pt", "model*.pth", "consolidated*.pth")
 
 
@@ -90,9 +93,12 @@ def has_safetensors(folder: Path) -> bool:
     """
     for index in folder.glob("*.safetensors.index.json"):
         try:
-            named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+            named = sorted(set(_read_json(index)["weight_map"].values()))
+            outside = [name for name in named if not _SHARD.fullmatch(name) or ".." in Path(name).parts]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{index} is no index of safetensors ({type(error).__name__}: {error}).") from None
+        if outside:
+            raise UsageError(f"{index} names {outside[0]!r:.80}, which is no safetensors file in that folder.")
         if missing := [name for name in named if not (folder / name).is_file()]:
             raise UsageError(f"{index} names {missing[0]}, which is not in the folder; copy the whole checkpoint.")
         return True
@@ -113,9 +119,18 @@ def _read_config(folder: Path) -> dict:
     if not file.exists():
         raise UsageError(f"--model {folder}: no config.json in it; expected a Hugging Face model folder.")
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        config = _read_json(file)
+    except (OSError, ValueError) as error:
         raise UsageError(f"--model {folder}: config.json cannot be read ({error}).") from None
-    if not isinstance(config, dict) or not config.get("model_type"):
+    model_type = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(model_type, str) or not model_type:
         raise UsageError(f"--model {folder}: config.json has no `model_type`; expected a Hugging Face model config.")
     return config
+
+
+def _read_json(file: Path):
+    # A hub's cache keeps links to files; configs of some models hold Infinity, which strict JSON has not.
+    try:
+        return json.loads(read_text(file, follow=True))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -69,8 +69,8 @@ class Stage:
         """
         own, changed = workspace.script_path(self.name), []
         for path in sorted(workspace.launch_dir().glob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            if path == own or not _OWNER.search(text):
+            text = _text(path)
+            if path == own or path.is_symlink() or not _OWNER.search(text):
                 continue
             header, found = split_script(text)
             if found.get(self.name, self._section()) != self._section():
@@ -101,7 +101,7 @@ class Stage:
         follows = f"Stage {self.name!r} comes after {self.after!r}"
         if not path.exists():
             raise UsageError(f"{follows}, but {_shown(path)} is not written yet; run the cell of {self.after!r} first.")
-        _, found = split_script(path.read_text(encoding="utf-8"))
+        _, found = split_script(_text(path))
         if not found:
             raise UsageError(f"{follows}, but {_shown(path)} has no section in it; run that cell again.")
         if self.name in found:
@@ -110,15 +110,15 @@ class Stage:
 
     def _check_module(self) -> None:
         # A script's folder comes first where it imports: launch/random.py would hide the real `random`.
-        spec = find_spec(self.name)
-        installed = spec and spec.origin and "site-packages" in spec.origin
-        if self.name in sys.stdlib_module_names or installed:
+        if self.name in sys.stdlib_module_names or self.name == __package__.split(".")[0] or _is_installed(self.name):
             raise UsageError(f"{self.name!r} cannot name a stage: its script would hide the module of that name.")
 
     def _check_owner(self, path: Path) -> None:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise UsageError(f"{_shown(path)} is a link or no file at all: remove it, or give this stage another name.")
         if not path.exists():
             return
-        header, _ = split_script(path.read_text(encoding="utf-8"))
+        header, _ = split_script(_text(path))
         owners = _OWNER.findall(header)  # the last is ours; a docstring may hold the same words
         if not owners:
             raise UsageError(f"{_shown(path)} was not written by a stage cell; give this stage another name.")
@@ -139,7 +139,7 @@ def split_script(text: str) -> tuple[str, dict[str, str]]:
     """
     try:
         tree = ast.parse(text)
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what a file of anybody's may hold
         return text, {}
     lines = text.splitlines(keepends=True)
     tops = [node.lineno - 1 for node in tree.body if isinstance(node, ast.Expr)]
@@ -152,6 +152,30 @@ def split_script(text: str) -> tuple[str, dict[str, str]]:
         for start, end in zip(marks, ends, strict=True)
     }
     return "".join(lines[: marks[0]]), sections
+
+
+def _is_installed(name: str) -> bool:
+    """Whether scripts could import a module of that name from outside the project."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    places = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
+    if any({"site-packages", "dist-packages"} & set(Path(place).parts) for place in places if place):
+        return True
+    # Installed in place, as by `pip install -e`: a module that is neither the project's nor of the folder we stand in.
+    if not spec or not spec.has_location:
+        return False
+    home = Path(spec.origin).resolve()
+    return not home.is_relative_to(workspace.root()) and not home.is_relative_to(Path.cwd().resolve())
+
+
+def _text(path: Path) -> str:
+    """A script's text; none of what is no file or no UTF-8, which no stage cell has written."""
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    except ValueError:
+        return ""
 
 
 def _in_docstring(text: str) -> str:

@@ -1,6 +1,7 @@
 """What `--model` and `--weights` may say, and where the weights then come from."""
 
 import json
+import os
 
 import pytest
 
@@ -13,6 +14,8 @@ BAD_FOLDERS = {
     "broken JSON": ({"config.json": '{"model_type": '}, "cannot be read"),
     "a config that is no text": ({"config.json": b"\xff\xfe\x00"}, "cannot be read"),
     "a config that is a list": ({"config.json": '["llama"]'}, "model_type"),
+    "a config deeper than Python's stack": ({"config.json": '{"a": ' + "[" * 200_000}, "nested too deeply"),
+    "a model_type that is no text": ({"config.json": '{"model_type": 3}'}, "model_type"),
     "a config without model_type": ({"config.json": '{"hidden_size": 8}'}, "model_type"),
     "only a pickle": ({"config.json": CONFIG, "pytorch_model.bin": b""}, "pickle"),
     "only a pickle by another name": ({"config.json": CONFIG, "model.pt": b""}, "model.pt"),
@@ -137,3 +140,40 @@ def test_a_name_that_is_no_path_is_refused_in_one_sentence(name, is_one_sentence
     with pytest.raises(UsageError) as caught:
         find_model(name)
     assert is_one_sentence(str(caught.value))
+
+
+def test_a_config_may_hold_infinity_as_some_models_do(folder_with, home):
+    source = find_model(
+        str(folder_with({"config.json": '{"model_type": "mamba2", "time_step_limit": [0.0, Infinity]}'}))
+    )
+    assert source.config["time_step_limit"][1] == float("inf")
+
+
+def test_a_config_that_is_a_pipe_is_refused_and_nobody_waits_for_it(folder_with, home, is_one_sentence):
+    folder = folder_with({})
+    os.mkfifo(folder / "config.json")
+    with pytest.raises(UsageError, match="no plain file") as caught:
+        find_model(str(folder))
+    assert is_one_sentence(str(caught.value))
+
+
+OUTSIDE = ["../x.safetensors", "a/../../x.safetensors", "/etc/x.safetensors", "x.bin", "", "..", "a\0.safetensors", 3]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_index_cannot_name_a_file_outside_its_folder(name, folder_with, tmp_path, is_one_sentence):
+    (tmp_path / "x.safetensors").touch()
+    index = json.dumps({"weight_map": {"a": name}})
+    folder = folder_with({"config.json": CONFIG, "model.safetensors.index.json": index})
+    with pytest.raises(UsageError, match=r"no safetensors file|no index") as caught:
+        find_model(str(folder))
+    assert is_one_sentence(str(caught.value))
+
+
+def test_a_checkpoint_of_a_hubs_cache_is_links_to_files_and_is_read(folder_with, tmp_path):
+    index = json.dumps({"weight_map": {"a": "model-1.safetensors"}})
+    blobs = folder_with({"1": CONFIG, "2": index, "3": b""}, "blobs")
+    folder = folder_with({}, "snapshot")
+    for name, blob in (("config.json", "1"), ("model.safetensors.index.json", "2"), ("model-1.safetensors", "3")):
+        (folder / name).symlink_to(blobs / blob)
+    assert find_model(str(folder)).checkpoint == folder

@@ -27,6 +27,10 @@ BAD_STAGES = {
     "full-width look-alike": "\uff53hard",
     "accent": "r\u00e9gion",
     "superscript digit": "a\u00b2",
+    "a device": "con",
+    "a numbered device": "com1",
+    "a list": ["shard"],
+    "nothing": None,
 }
 BAD_RUN_IDS = {
     "empty": "",

@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import os
 from itertools import pairwise
 
 import pytest
@@ -144,7 +145,7 @@ def test_a_name_stands_only_once_in_a_chain(after, two_stages):
         Stage("first", FIRST, after, NOTEBOOK).write()
 
 
-@pytest.mark.parametrize("name", ["random", "torch", "types", "transformers"])
+@pytest.mark.parametrize("name", ["random", "json", "torch", "transformers", "fsdp2_lab"])
 def test_a_name_that_would_hide_a_module_is_refused(name, home):
     # Python puts launch/ first on the path of every script in it: launch/random.py would be everybody's `random`.
     with pytest.raises(UsageError):
@@ -219,3 +220,54 @@ def test_a_notebook_without_a_name_neither_owns_nor_is_locked_out(home):
     Stage("first", FIRST).write()
     Stage("first", FIRST, None, NOTEBOOK).write()
     Stage("first", FIRST).write()
+
+
+def test_a_name_that_would_hide_a_module_installed_in_place_is_refused(home, tmp_path, monkeypatch):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "somebodys.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+    with pytest.raises(UsageError, match="would hide"):
+        Stage("somebodys", "x = 1").write()
+    monkeypatch.chdir(tmp_path / "src")  # a module beside the notebook is no matter: scripts do not see it
+    assert Stage("somebodys", "x = 1").write().exists()
+
+
+@pytest.mark.parametrize("kind", ["outside", "inside", "dangling", "fifo", "folder"])
+def test_a_script_that_is_a_link_or_no_file_is_left_alone(kind, home, tmp_path, is_one_sentence):
+    target = (home if kind == "inside" else tmp_path) / "target.py"
+    path = home / "launch" / "first.py"
+    path.parent.mkdir()
+    if kind in ("outside", "inside"):
+        target.write_text("mine")
+    {"fifo": lambda: os.mkfifo(path), "folder": path.mkdir}.get(kind, lambda: path.symlink_to(target))()
+    with pytest.raises(UsageError, match=r"launch/first\.py is a link or no file") as caught:
+        Stage("first", FIRST, None, NOTEBOOK).write()
+    assert is_one_sentence(str(caught.value))
+    assert target.exists() == (kind in ("outside", "inside")) and (not target.exists() or target.read_text() == "mine")
+
+
+def test_a_changed_section_is_not_written_through_a_link(two_stages, home, tmp_path):
+    outside = tmp_path / "second.py"
+    two_stages[1].rename(outside)
+    two_stages[1].symlink_to(outside)
+    before = outside.read_text()
+    stage = Stage("first", FIRST.replace("one = 1", "one = 10"), None, NOTEBOOK)
+    stage.write()
+    assert stage.update_later_scripts() == []
+    assert two_stages[1].is_symlink() and outside.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff\xfe", b"x = '\0'", b"(" * 5000 + b"Written by a: change the cell there"],
+    ids=["no UTF-8", "NUL", "deep"],
+)
+def test_any_file_beside_the_scripts_does_no_harm(content, two_stages, home):
+    (home / "launch" / "odd.py").write_bytes(content)
+    os.mkfifo(home / "launch" / "pipe.py")
+    stage = Stage("first", FIRST.replace("one = 1", "one = 10"), None, NOTEBOOK)
+    stage.write()
+    assert stage.update_later_scripts() == [two_stages[1]]
+    with pytest.raises(UsageError, match="not written by a stage cell"):
+        Stage("odd", "x = 1").write()
+    assert (home / "launch" / "odd.py").read_bytes() == content
