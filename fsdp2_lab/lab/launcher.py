@@ -83,7 +83,7 @@ def execute(
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise UsageError(f"timeout={timeout}: expected a number of seconds above 0.")
     script = _check_script(script, argv)
-    run_dir = workspace.new_run_path(script, time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(2))
+    run_dir = workspace.new_run_path(script, time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(4))
     with taken(machine(), ranks, gpus, wait, run_dir.name) as devices:
         return _execute(script, argv, _new_run(run_dir, script, ranks, argv, timeout), run_dir, devices, progress, warm)
 
@@ -136,6 +136,7 @@ def _new_run(run_dir: Path, script: Path, ranks: int, argv: list[str], timeout: 
         started_unix_seconds=time.time(),
         timeout_seconds=timeout,
     )
+    workspace.make_run_dir(run_dir)
     write_launch(run_dir, record)
     return record
 

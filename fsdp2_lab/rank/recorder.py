@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import platform
+import re
 import socket
 import sys
 import threading
@@ -247,7 +248,9 @@ def _run_dir() -> Path:
     # Without our launcher: torchrun's agent is the parent of every rank on this host, so its start names the run.
     namer = psutil.Process(os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid())
     started = time.strftime("%Y%m%d-%H%M%S", time.localtime(namer.create_time()))
-    return workspace.new_run_path(Path(sys.argv[0]), started, str(namer.pid))
+    # With --standalone torchrun draws a random id: nobody can guess it and prepare the folder.
+    drawn = re.fullmatch(r"([0-9a-f]{8})-[0-9a-f-]{27}", os.environ.get("TORCHELASTIC_RUN_ID", ""))
+    return workspace.new_run_path(Path(sys.argv[0]), started, str(namer.pid), *(drawn.groups() if drawn else ()))
 
 
 def _versions(*packages: str) -> dict:
