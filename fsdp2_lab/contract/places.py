@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import workspace
 from .record import RankError
+from .untrusted import read_text
 
 # A rank says where it stands on this signal. SIGUSR1 is left to schedulers, which warn jobs with it.
 STAND_SIGNAL = signal.SIGUSR2
@@ -94,6 +95,6 @@ def read_exits(logs: Path) -> dict[str, Exit]:
 
 def _read(path: Path, build):
     try:
-        return build(json.loads(path.read_text(encoding="utf-8")))
+        return build(json.loads(read_text(path)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
