@@ -43,19 +43,21 @@ Role = Callable[[], None]
 def main(argv: list[str]) -> None:
     """Serve until the kernel is gone. In a forked child this goes on as an agent or a rank, to its own end."""
     kernel, kernel_pid = socket.socket(fileno=int(argv[0])), int(argv[1])
+    before = dict(os.environ)
     for name in PRELOADED:
         importlib.import_module(name)
+    set_by_imports = {name: value for name, value in os.environ.items() if name not in before}
     gc.collect()
     gc.freeze()  # a child's collector then leaves the shared pages alone
-    role = Server(kernel, kernel_pid).serve()
+    role = Server(kernel, kernel_pid, set_by_imports).serve()
     role()
 
 
 class Server:
     """Answers the kernel, which asks for agents, and agents, which ask for ranks; tells both how these end."""
 
-    def __init__(self, kernel: socket.socket, kernel_pid: int):
-        self._kernel, self._kernel_pid = kernel, kernel_pid
+    def __init__(self, kernel: socket.socket, kernel_pid: int, set_by_imports: dict[str, str]):
+        self._kernel_pid, self._set_by_imports = kernel_pid, set_by_imports
         self._imported_seconds = time.time()
         self._selector = selectors.DefaultSelector()
         self._selector.register(kernel, selectors.EVENT_READ, self._serve_kernel)
@@ -137,7 +139,7 @@ class Server:
             os.dup2(file, number)
             os.close(file)
         os.environ.clear()
-        os.environ.update(request["environment"])
+        os.environ.update(self._set_by_imports | request["environment"])
         os.environ[guard.PARENT_VARIABLE] = str(server)
 
     def _unfit(self) -> str | None:

@@ -1,5 +1,6 @@
 """What a run has come to, once every process of it is gone: logs in place, records marked, the cause found."""
 
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -96,7 +97,9 @@ def _torchrun_error(logs: Path, code: int | None) -> RankError:
 
 
 def _brief(error: RankError) -> str:
+    # Gloo begins with a place in its own source and ends with advice.
     line = next(iter(error.message.strip().splitlines()), "")
+    line = re.sub(r"^\[[^]]*:\d+\] ", "", line).partition(". ")[0]
     return f"{error.type}: {line}" if line else error.type
 
 
