@@ -89,9 +89,9 @@ def execute(
 
 
 def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: dict, progress, warm) -> Run:
-    record.cold_because = _try_to_warm_up(warm)
     job, code, status, kills = None, None, "interrupted", oom_kills()
     try:
+        record.cold_because = _try_to_warm_up(warm)
         with deferred():
             job = Job(_start(script, argv, record, run_dir, devices), run_dir, record.ranks)
         deadline = time.monotonic() + record.timeout_seconds
@@ -106,6 +106,10 @@ def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: d
             status = "failed" if code else "ok"
     except KeyboardInterrupt:
         raise StageInterrupted(Run(run_dir, record)) from None
+    except OSError as error:  # of this process: no descriptors, no processes, no memory left
+        raise UsageError(
+            f"torchrun could not be started or watched ({error.strerror}): free some and try again."
+        ) from None
     finally:
         with deferred():
             if job:
