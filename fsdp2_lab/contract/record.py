@@ -99,8 +99,9 @@ class LaunchRecord:
     `status` is `running`, `ok`, `failed`, `timeout` or `interrupted`. `exit_codes` and `rss_peak_bytes` are
     by rank: a negative code is a signal, `None` a rank that was ended because another failed; resident
     memory is sampled from outside a few times a second. `explanation` is what the launcher makes of a run that
-    did not end well, a sentence a line. `cold_because` says why ranks were started and not forked, `None` if forked.
-    `threads_per_rank` is OMP_NUM_THREADS, `None` where unknown.
+    did not end well, a sentence a line; `consequences` are the failures that followed from the first.
+    `cold_because` says why ranks were started and not forked, `None` if forked; `threads_per_rank` is
+    OMP_NUM_THREADS, `None` where unknown.
     """
 
     id: str
@@ -117,6 +118,7 @@ class LaunchRecord:
     rss_peak_bytes: dict[str, int] = field(default_factory=dict)
     error: RankError | None = None
     explanation: list[str] = field(default_factory=list)
+    consequences: list[str] = field(default_factory=list)
     cold_because: str | None = None
     schema: int = SCHEMA
 

@@ -1,5 +1,6 @@
 """What a run has come to, once every process of it is gone: logs in place, records marked, the cause found."""
 
+import os
 import re
 import shutil
 import time
@@ -51,9 +52,9 @@ def conclude(
         launch.error = errors[0] if errors else _torchrun_error(logs, code)
         if launch.error.type.startswith("SIG"):
             launch.explanation += [likely_cause(launch.error.type, launch.error.rank, rss_peak_bytes, oom_kills_before)]
-        if waited_too_long(launch.error):
+        elif waited_too_long(launch.error):
             launch.explanation += explain(told, launch.ranks)
-        launch.explanation += [f"rank {error.rank} then failed: {_brief(error)}" for error in errors[1:]]
+        launch.consequences = [f"rank {error.rank} then failed: {_brief(error)}" for error in errors[1:]]
     elif status == "timeout":
         launch.explanation += explain(told, launch.ranks) or ["No rank has said where it stood."]
     launch.explanation += unreadable
@@ -69,7 +70,7 @@ def conclude(
 def _records(run_dir: Path, ranks: int) -> tuple[dict[int, RankRecord], list[str]]:
     records, unreadable = {}, []
     for rank in range(ranks):
-        if (path := rank_file(run_dir, rank)).exists():
+        if os.path.lexists(path := rank_file(run_dir, rank)):
             try:
                 records[rank] = read_record(path)
             except UsageError as error:

@@ -3,19 +3,25 @@
 import os
 
 from ..contract.record import RankError
-from .diagnosis import LEFT_EARLY
+from .diagnosis import LEFT_EARLY, waited_too_long
 
 
 def failure_text(run) -> str:
     """The cause, what followed from it, and the places of logs and run, and the command to repeat it."""
+    explanation = run.launch.explanation if run.launch else []
     lines = []
     if run.status == "interrupted":
         lines.append("Interrupted, so every rank was ended.")
     elif run.status == "timeout":
         lines.append(f"No end after {run.launch.timeout_seconds:g} s, so every rank was ended.")
+    if run.error and waited_too_long(run.error):  # who gave up waiting is not who is to blame
+        lines += [*explanation, f"rank {run.error.rank} of {run.ranks} gave up first{_where(run.error)}."]
+        lines.append(run.error.traceback.rstrip())
     elif run.error:
-        lines += _cause(run.error, run.ranks)
-    lines += run.launch.explanation if run.launch else []
+        lines += [*_cause(run.error, run.ranks), *explanation]
+    else:
+        lines += explanation
+    lines += run.launch.consequences if run.launch else []
     if dumps := sorted((run.dir / "logs").glob("nccl_trace_rank_*")):
         lines.append(f"flight recorder: {os.path.relpath(dumps[0].parent)}/nccl_trace_rank_*")
     lines += [f"logs:    {run.dir / 'logs'}", f"run:     {run.dir}", f"again:   {run.command}"]
@@ -24,8 +30,7 @@ def failure_text(run) -> str:
 
 def _cause(error: RankError, ranks: int) -> list[str]:
     who = f"rank {error.rank} of {ranks}"
-    where = f", in stage {error.stage}" if error.stage else ""
-    where += f", step {error.step}" if error.step is not None else ""
+    where = _where(error)
     if error.rank < 0:
         return [f"{error.message}.", error.traceback]
     if error.type.startswith(("SIG", "signal")):
@@ -38,3 +43,8 @@ def _cause(error: RankError, ranks: int) -> list[str]:
     # A mistake of the reader's own needs no traceback of ours.
     own_words = error.type == "UsageError" or not error.traceback
     return [f"{who} failed first{where}.", error.message if own_words else error.traceback.rstrip()]
+
+
+def _where(error: RankError) -> str:
+    stage = f", in stage {error.stage}" if error.stage else ""
+    return stage + (f", step {error.step}" if error.step is not None else "")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..contract.places import Collective, Place
 from ..contract.units import format_seconds
+from .diagnosis import waited_too_long
 
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {_PACKAGE})
@@ -17,7 +18,7 @@ def explain(places: dict[int, Place], ranks: int) -> list[str]:
     `places` are those of ranks that said where they stand. Ranks that wait in the earliest collective hold the
     others up; a rank that has not begun it is the one they wait for.
     """
-    waits = {rank: call for rank, place in places.items() for call in place.collectives if call.waiting}
+    waits = {rank: call for rank, place in places.items() for call in place.collectives if _is_stuck(call, place)}
     lines = [f"  rank {rank} {_doing(waits.get(rank))}{_where(places[rank])}" for rank in sorted(places)]
     if not waits:
         return lines
@@ -46,6 +47,12 @@ def script_line(place: Place) -> str | None:
         if os.path.isabs(file) and not file.startswith(_LIBRARIES):
             return f"{os.path.basename(file)}:{line}"
     return None
+
+
+def _is_stuck(call: Collective, place: Place) -> bool:
+    # A wait that has timed out is over, and is the one to explain.
+    gave_up = place.error and waited_too_long(place.error)
+    return call.waiting or bool(gave_up and call.number == max(each.number for each in place.collectives))
 
 
 def _reached(place: Place | None, stuck: Collective) -> int:

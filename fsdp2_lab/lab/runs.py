@@ -218,6 +218,7 @@ class Run:
             "peak_bytes": self.peak_bytes,
             "error": self.error and asdict(self.error),
             "explanation": launch.explanation if launch else [],
+            "consequences": launch.consequences if launch else [],
         }
         return redact_json(finite(facts), self._argv)
 

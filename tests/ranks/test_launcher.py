@@ -12,7 +12,7 @@ from fsdp2_lab.contract.record import read_launch
 
 KEYS = {
     *("status", "how", "ranks", "run_dir", "command", "stages", "steps", "step0_peak_bytes", "peak_bytes", "error"),
-    *("id", "seconds", "exit_codes", "rss_peak_bytes", "step_seconds", "explanation"),
+    *("id", "seconds", "exit_codes", "rss_peak_bytes", "step_seconds", "explanation", "consequences"),
 }
 
 

@@ -143,7 +143,7 @@ def test_the_launcher_has_the_last_word_on_how_it_ended(make_run, rank_record, l
 def test_json_has_the_keys_that_were_promised_and_no_others(run):
     promised = {"status", "how", "ranks", "run_dir", "command", "stages", "steps", "step0_peak_bytes", "peak_bytes"}
     what_the_launcher_sees = {"id", "seconds", "exit_codes", "rss_peak_bytes", "step_seconds"}
-    assert set(run.to_json()) == promised | {"error", "explanation"} | what_the_launcher_sees
+    assert set(run.to_json()) == promised | {"error", "explanation", "consequences"} | what_the_launcher_sees
 
 
 def test_json_gives_stages_by_rank(run):
