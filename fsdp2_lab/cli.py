@@ -14,7 +14,10 @@ _USAGE_EXIT_CODE = 2
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 ok, 1 failed, 2 bad usage, 124 timeout, 130 interrupted."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's kill is cleaned up after, too
+    # A scheduler's kill and a closed terminal are cleaned up after as Ctrl-C is; nohup has SIGHUP ignored.
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:
+            signal.signal(ending, signal.default_int_handler)
     parser = _parser()
     asked, rest = parser.parse_known_args(argv)
     if rest and asked.command != "run":

@@ -30,6 +30,7 @@ _FLIGHT_RECORDER = {
     "TORCH_FR_BUFFER_SIZE": "2000",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
     "TORCH_FR_DUMP_TEMP_FILE": "{logs}/nccl_trace_rank_",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "{logs}/nccl_trace_rank_",  # its name in earlier versions
 }
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are forke
 # What differs between any two launches, warm or not.
 OF_A_LAUNCH = {
     *("FSDP2_LAB_RUN_DIR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "TORCH_FR_DUMP_TEMP_FILE"),
-    "PYTEST_CURRENT_TEST",
+    *("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "PYTEST_CURRENT_TEST"),
 }
 
 
