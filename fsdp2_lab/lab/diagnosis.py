@@ -59,22 +59,28 @@ def waited_too_long(error: RankError) -> bool:
     return bool(_WAITED.search(error.message))
 
 
-def left_early(records: dict[int, RankRecord], exits: dict[str, Exit]) -> list[RankError]:
-    """Ranks that ended with exit code 0 before they came as far as the others, or without closing their record."""
+def left_early(
+    records: dict[int, RankRecord], exits: dict[str, Exit], consequences: list[RankError]
+) -> list[RankError]:
+    """Ranks that ended with exit code 0 before the others, or without closing their record.
+
+    `consequences` are errors of ranks that lost their peers: whoever had ended by then had left them.
+    """
     reached = max((len(record.stages) for record in records.values()), default=0)
     steps = max((len(record.steps) for record in records.values()), default=0)
+    lost_unix_seconds = min((error.unix_seconds or 0.0 for error in consequences), default=0.0)
     left = []
-    for rank, record in sorted(records.items()):
-        each = exits.get(str(rank))
-        if not each or each.code != 0:
-            continue
-        if record.status == "running":
+    for rank, each in sorted((int(rank), each) for rank, each in exits.items() if each.code == 0):
+        record = records.get(rank)
+        if record and record.status == "running":
             message = "it ended with exit code 0 and without closing its record, as os._exit(0) does"
-        elif len(record.stages) < reached or len(record.steps) < steps:
+        elif each.unix_seconds - _NOTICE_SECONDS < lost_unix_seconds or (
+            record and (len(record.stages) < reached or len(record.steps) < steps)
+        ):
             message = "it ended with exit code 0 while other ranks went on, as sys.exit(0) on one rank does"
         else:
             continue
-        left.append(RankError(rank, LEFT_EARLY, message, "", _stage(record), each.unix_seconds))
+        left.append(RankError(rank, LEFT_EARLY, message, "", record and _stage(record), each.unix_seconds))
     return left
 
 

@@ -92,19 +92,26 @@ def test_nobody_failed_where_nobody_says_so(rank_record, tmp_path):
 def test_a_rank_that_stopped_in_an_earlier_stage_left_early(rank_record):
     behind = rank_record(1, stages=[StageRow("mesh", 0.5)], steps=[])
     exits = {"0": Exit(0, 9.0, asked=False), "1": Exit(0, 5.0, asked=False)}
-    (error,) = left_early({0: rank_record(0), 1: behind}, exits)
+    (error,) = left_early({0: rank_record(0), 1: behind}, exits, [])
     assert (error.rank, error.type, error.stage) == (1, LEFT_EARLY, "mesh")
 
 
 def test_a_rank_that_never_closed_its_record_left_early(rank_record):
     exits = {"0": Exit(0, 9.0, asked=False), "1": Exit(0, 9.0, asked=False)}
-    (error,) = left_early({0: rank_record(0), 1: rank_record(1, status="running")}, exits)
+    (error,) = left_early({0: rank_record(0), 1: rank_record(1, status="running")}, exits, [])
     assert error.rank == 1 and "os._exit" in error.message
 
 
 def test_ranks_that_came_as_far_as_each_other_did_not_leave_early(rank_record):
     exits = {"0": Exit(0, 9.0, asked=False), "1": Exit(0, 9.0, asked=False)}
-    assert left_early({0: rank_record(0), 1: rank_record(1)}, exits) == []
+    assert left_early({0: rank_record(0), 1: rank_record(1)}, exits, []) == []
+
+
+def test_who_had_ended_when_the_others_lost_a_peer_had_left_them(tmp_path):
+    exits = {"0": Exit(1, 9.1, asked=False), "1": Exit(0, 9.0, asked=False)}
+    lost = RankError(0, "RuntimeError", CLOSED, "Traceback …", None, 9.0)
+    (error,) = left_early({}, exits, [lost])  # also where nobody keeps a record
+    assert (error.rank, error.type) == (1, LEFT_EARLY)
 
 
 def test_the_end_of_a_log_is_text_whatever_it_holds(tmp_path):
