@@ -13,6 +13,11 @@ if "FSDP2_LAB_GPU_TESTS" not in os.environ:
 CHECKOUT = Path(__file__).parents[1]
 
 
+def pytest_addoption(parser):
+    # Here and not in faults/: only the conftest of the tests' root is read before the command line is.
+    parser.addoption("--faults-all", action="store_true", help="run every fault, not the fast part alone")
+
+
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """The repository itself."""

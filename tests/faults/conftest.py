@@ -1,0 +1,44 @@
+"""The faults: each a real launch that something happens to. Run all of them with `make faults`.
+
+Where `FSDP2_LAB_FAULTS_JSON` names a file, every test adds a line to it: what `benchmarks/faults.py` reads.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from harness import Lab
+
+FILE_VARIABLE = "FSDP2_LAB_FAULTS_JSON"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without `--faults-all`, keep the part that stands for the rest: tests marked `fast`."""
+    if config.getoption("--faults-all"):
+        return
+    here = Path(__file__).parent
+    slow = [item for item in items if here in item.path.parents and not item.get_closest_marker("fast")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    setattr(item, f"report_{report.when}", report)
+    return report
+
+
+@pytest.fixture
+def lab(request, tmp_path):
+    """A project folder, watched; what a test measured with it goes into the benchmark's file."""
+    lab = Lab(tmp_path)
+    with lab.watch:
+        yield lab
+    called = getattr(request.node, "report_call", None)
+    if (file := os.environ.get(FILE_VARIABLE)) and called and not called.skipped:
+        row = {"name": request.node.name, "file": request.node.path.stem, "survived": called.passed, **lab.measures}
+        with Path(file).open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")

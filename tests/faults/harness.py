@@ -1,0 +1,260 @@
+"""A fault, the launch that meets it, and the promises that hold however it ends."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from fsdp2_lab.contract.errors import UsageError
+from fsdp2_lab.contract.record import RankRecord, read_launch, read_record
+
+from watch import Watch
+
+SCRIPTS = Path(__file__).parent / "scripts"
+REPORT_SECONDS = 10.0  # from a fault to the end of the command that reports it
+DEADLINE_SECONDS = 90.0  # for launches that do not wait for it
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row of a table of faults. `says` are patterns for what a person is told, `error` one for the JSON."""
+
+    name: str
+    says: str
+    error_type: str | None = None
+    error: str = ""
+    script: str = "faults.py"
+    ranks: int = 2
+    rank: int | None = 1  # which is to be named; None where any may be
+    stage: str | None = "work"
+    recorded: str | None = None  # status of the record of the rank at fault
+    tracebacks: int | None = None
+    codes: tuple[int, ...] = (1,)
+    statuses: tuple[str, ...] = ("failed",)
+    report_seconds: float = REPORT_SECONDS
+    timeout: float = DEADLINE_SECONDS
+    fast: bool = False
+
+    @property
+    def id(self) -> str:
+        of_foreign = "foreign-" if self.script == "foreign_faults.py" else ""
+        return f"{of_foreign}{self.name}-{self.ranks}"
+
+
+@dataclass
+class Ended:
+    """A launch that has ended, and what it left."""
+
+    code: int
+    stdout: bytes
+    raw_stderr: bytes
+    began: float  # monotonic seconds
+    ended: float
+    folder: Path
+    home: Path
+    watch: Watch
+    runs_before: set[Path] = field(default_factory=set)
+
+    @cached_property
+    def stderr(self) -> str:
+        return self.raw_stderr.decode("utf-8")
+
+    @property
+    def said(self) -> str:
+        """Everything, for a person who reads why a test failed."""
+        return f"exit code {self.code}\n{self.stderr[-6000:]}"
+
+    @cached_property
+    def told(self) -> dict:
+        return json.loads(self.stdout)
+
+    @cached_property
+    def run_dir(self) -> Path | None:
+        """The folder of the run that it made, or `None`."""
+        made = set((self.home / "runs").glob("*")) - self.runs_before
+        return made.pop() if len(made) == 1 else None
+
+    @property
+    def reached(self) -> dict[int, int]:
+        """The ranks that came as far as their work: rank to pid."""
+        return {int(path.name.removeprefix("reached")): int(path.read_text()) for path in self.folder.glob("reached*")}
+
+    @property
+    def seconds_to_report(self) -> float | None:
+        file = self.folder / "fault"
+        return self.ended - float(file.read_text()) if file.exists() else None
+
+    def record(self, rank: int) -> RankRecord | None:
+        try:
+            return read_record(self.run_dir / f"rank{rank}.json") if self.run_dir else None
+        except UsageError:
+            return None
+
+
+class Lab:
+    """A project folder of its own, and launches from it by the command line."""
+
+    def __init__(self, base: Path):
+        self.home, self.folder = base / "home", base / "signs"
+        self.temporary = base / "tmp"
+        for folder in (self.home, self.folder, self.temporary):
+            folder.mkdir()
+        self.watch = Watch(self.temporary)
+        self.measures: dict[str, object] = {}
+        gone = ("FSDP2_LAB_RUN_DIR", "FSDP2_LAB_FAULTS_JSON")
+        self.environment = {name: value for name, value in os.environ.items() if name not in gone}
+        self.environment |= {"FSDP2_LAB_HOME": str(self.home), "COLUMNS": "200", **self.watch.environment}
+
+    def command(self, script, *argv, ranks: int = 2, timeout: float = DEADLINE_SECONDS) -> list[str]:
+        asked = ["run", script, "--ranks", ranks, "--timeout", timeout, "--json", *argv, self.folder]
+        return [sys.executable, "-m", "fsdp2_lab", *map(str, asked)]
+
+    def start(self, command: list[str], **options) -> subprocess.Popen:
+        """Start a launch and watch it; its output goes to files, so that nothing waits for a reader."""
+        self._began = time.monotonic()
+        self._runs_before = set((self.home / "runs").glob("*"))
+        self._stdout, self._stderr = self.home.parent / "stdout", self.home.parent / "stderr"
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            process = subprocess.Popen(
+                command, env=self.environment, cwd=self.home, stdout=stdout, stderr=stderr, **options
+            )
+        self.watch.follow(process.pid)
+        return process
+
+    def wait_until_reached(self, process: subprocess.Popen, ranks: int = 2, seconds: float = 60) -> None:
+        """Wait until every rank of a launch has come as far as its work."""
+        deadline = time.monotonic() + seconds
+        while len(list(self.folder.glob("reached*"))) < ranks:
+            assert process.poll() is None, f"it ended before its ranks began:\n{self._stderr.read_text()}"
+            assert time.monotonic() < deadline, f"no rank began within {seconds:g} s:\n{self._stderr.read_text()}"
+            time.sleep(0.05)
+
+    def end(self, process: subprocess.Popen, seconds: float = DEADLINE_SECONDS + 30) -> Ended:
+        """Wait for the end of a launch; one that hangs is ended, and has failed its test."""
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"it hung for {seconds:g} s:\n{self._stderr.read_text()[-6000:]}") from None
+        ended = time.monotonic()
+        self.watch.also(int(path.read_text()) for path in self.folder.glob("left*"))
+        return Ended(
+            code,
+            self._stdout.read_bytes(),
+            self._stderr.read_bytes(),
+            self._began,
+            ended,
+            self.folder,
+            self.home,
+            self.watch,
+            self._runs_before,
+        )
+
+    def run(self, script, *argv, ranks: int = 2, timeout: float = DEADLINE_SECONDS, **options) -> Ended:
+        command = self.command(script, *argv, ranks=ranks, timeout=timeout)
+        return self.end(self.start(command, **options), timeout + 30)
+
+    def meet(self, fault: Fault) -> Ended:
+        """Launch a fault."""
+        return self.run(SCRIPTS / fault.script, fault.name, ranks=fault.ranks, timeout=fault.timeout)
+
+
+def nothing_left(lab: Lab, ended: Ended) -> list[str]:
+    """What a launch left behind, a sentence each: processes, ports, temporary files."""
+    processes = ended.watch.left()
+    lab.measures["processes_left"] = len(processes)
+    broken = [f"left a process: {process}" for process in processes]
+    broken += [f"still holds port {port}" for port in ended.watch.ports_held()]
+    broken += [f"left a temporary file: {name}" for name in ended.watch.temporary_files()]
+    return broken
+
+
+def nothing_lost(lab: Lab, ended: Ended, stage: str | None) -> list[str]:
+    """What a launch lost of the records of the ranks that reached a stage, a sentence each."""
+    broken = []
+    for rank in sorted(ended.reached) if stage else []:
+        record = ended.record(rank)
+        if record is None:
+            broken.append(f"lost the record of rank {rank}")
+        elif stage not in [row.name for row in record.stages]:
+            broken.append(f"rank {rank} reached {stage}, and its record does not know")
+    lab.measures["records_lost"] = len(broken)
+    return broken
+
+
+def broken_promises(lab: Lab, ended: Ended, fault: Fault) -> list[str]:
+    """Every promise that a launch broke when it met a fault, a sentence each: all of them, not the first."""
+    broken = nothing_left(lab, ended) + nothing_lost(lab, ended, fault.stage)
+    seconds = ended.seconds_to_report
+    lab.measures["seconds_to_report"] = seconds
+    if seconds is not None and seconds > fault.report_seconds:
+        broken.append(f"took {seconds:.1f} s to report; {fault.report_seconds:g} s are promised")
+    if ended.code not in fault.codes:
+        broken.append(f"exit code {ended.code}, expected {fault.codes}")
+    return broken + broken_words(ended, fault) + broken_json(ended, fault) + broken_statuses(ended, fault)
+
+
+def broken_words(ended: Ended, fault: Fault) -> list[str]:
+    """What is wrong with the words on stderr."""
+    said, broken = ended.stderr, []
+    cause = re.search(fault.says, said, re.MULTILINE)
+    if not cause:
+        broken.append(f"stderr does not say {fault.says!r}")
+    first_traceback = said.find("Traceback (most recent call last)")
+    if cause and -1 < first_traceback < cause.start():
+        broken.append("a traceback stands before the cause")
+    if fault.tracebacks is not None and (count := said.count("Traceback (most recent call last)")) != fault.tracebacks:
+        broken.append(f"{count} tracebacks on stderr, expected {fault.tracebacks}")
+    if re.search(r'File ".*fsdp2_lab/(lab|agent|cli)', said):
+        broken.append("frames of the launcher are on stderr")
+    places = [said.find(f"\n{word}") for word in ("logs:", "run:", "again:")]
+    if -1 in places or places != sorted(places):
+        broken.append("stderr does not end with logs:, run: and again:")
+    if len(said) > 64_000:
+        broken.append(f"{len(said)} characters on stderr")
+    return broken
+
+
+def broken_json(ended: Ended, fault: Fault) -> list[str]:
+    """What is wrong with the JSON object on stdout."""
+    try:
+        told = ended.told
+    except ValueError:
+        return [f"stdout is no JSON: {ended.stdout[:200]!r}"]
+    broken = []
+    if told["status"] not in fault.statuses:
+        broken.append(f"status {told['status']!r}, expected {fault.statuses}")
+    error = told["error"]
+    if error is None:
+        return [*broken, "no error in the JSON"]
+    if fault.rank is not None and error["rank"] != fault.rank:
+        broken.append(f"blames rank {error['rank']}, not rank {fault.rank}: {error['type']}: {error['message']:.200}")
+    if fault.error_type and error["type"] != fault.error_type:
+        broken.append(f"error type {error['type']}, expected {fault.error_type}")
+    if not re.search(fault.error, error["message"]):
+        broken.append(f"error message {error['message']!r:.200}, expected {fault.error!r}")
+    if error["stage"] != fault.stage:
+        broken.append(f"error in stage {error['stage']!r}, expected {fault.stage!r}")
+    return broken
+
+
+def broken_statuses(ended: Ended, fault: Fault) -> list[str]:
+    """What is wrong with the statuses in the records."""
+    if ended.run_dir is None:
+        return ["the launch made no run folder, or more than one"]
+    broken = []
+    if (launch := read_launch(ended.run_dir)) is None or launch.status not in fault.statuses:
+        broken.append(f"run.json says {launch and launch.status}, expected {fault.statuses}")
+    for rank in ended.reached if fault.stage else []:
+        status = getattr(ended.record(rank), "status", None)
+        if rank == fault.rank and fault.recorded and status != fault.recorded:
+            broken.append(f"the record of rank {rank} says {status}, expected {fault.recorded}")
+        if status == "running":
+            broken.append(f"the record of rank {rank} still says running")
+    return broken
