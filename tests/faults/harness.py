@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from watch import Watch
+
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.contract.record import RankRecord, read_launch, read_record
-
-from watch import Watch
 
 SCRIPTS = Path(__file__).parent / "scripts"
 REPORT_SECONDS = 10.0  # from a fault to the end of the command that reports it
@@ -38,6 +38,7 @@ class Fault:
     statuses: tuple[str, ...] = ("failed",)
     report_seconds: float = REPORT_SECONDS
     timeout: float = DEADLINE_SECONDS
+    keeps_records: bool = True
     fast: bool = False
 
     @property
@@ -62,7 +63,7 @@ class Ended:
 
     @cached_property
     def stderr(self) -> str:
-        return self.raw_stderr.decode("utf-8")
+        return self.raw_stderr.decode("utf-8", errors="replace")
 
     @property
     def said(self) -> str:
@@ -80,9 +81,14 @@ class Ended:
         return made.pop() if len(made) == 1 else None
 
     @property
+    def one_sentence(self) -> bool:
+        """Whether what it said is one sentence for a person, at the end of a line, and no traceback."""
+        return len(self.stderr.strip().splitlines()) == 1 and self.stderr.rstrip().endswith(".")
+
+    @property
     def reached(self) -> dict[int, int]:
         """The ranks that came as far as their work: rank to pid."""
-        return {int(path.name.removeprefix("reached")): int(path.read_text()) for path in self.folder.glob("reached*")}
+        return pids_of_ranks(self.folder)
 
     @property
     def seconds_to_report(self) -> float | None:
@@ -96,19 +102,29 @@ class Ended:
             return None
 
 
+def pids_of_ranks(folder: Path) -> dict[int, int]:
+    """The ranks that left a sign of having come as far as their work: rank to pid."""
+    files = {int(path.name.removeprefix("reached")): path.read_text() for path in folder.glob("reached*")}
+    return {rank: int(pid) for rank, pid in files.items() if pid}  # a file without a pid is being written
+
+
 class Lab:
     """A project folder of its own, and launches from it by the command line."""
 
-    def __init__(self, base: Path):
-        self.home, self.folder = base / "home", base / "signs"
-        self.temporary = base / "tmp"
+    def __init__(self, base: Path, home: Path | None = None):
+        self.home, self.folder, self.temporary = home or base / "home", base / "signs", base / "tmp"
+        self._base = base
         for folder in (self.home, self.folder, self.temporary):
-            folder.mkdir()
+            folder.mkdir(parents=True, exist_ok=True)
         self.watch = Watch(self.temporary)
         self.measures: dict[str, object] = {}
         gone = ("FSDP2_LAB_RUN_DIR", "FSDP2_LAB_FAULTS_JSON")
         self.environment = {name: value for name, value in os.environ.items() if name not in gone}
         self.environment |= {"FSDP2_LAB_HOME": str(self.home), "COLUMNS": "200", **self.watch.environment}
+
+    @property
+    def reached(self) -> dict[int, int]:
+        return pids_of_ranks(self.folder)
 
     def command(self, script, *argv, ranks: int = 2, timeout: float = DEADLINE_SECONDS) -> list[str]:
         asked = ["run", script, "--ranks", ranks, "--timeout", timeout, "--json", *argv, self.folder]
@@ -118,7 +134,7 @@ class Lab:
         """Start a launch and watch it; its output goes to files, so that nothing waits for a reader."""
         self._began = time.monotonic()
         self._runs_before = set((self.home / "runs").glob("*"))
-        self._stdout, self._stderr = self.home.parent / "stdout", self.home.parent / "stderr"
+        self._stdout, self._stderr = self._base / "stdout", self._base / "stderr"
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             process = subprocess.Popen(
                 command, env=self.environment, cwd=self.home, stdout=stdout, stderr=stderr, **options
@@ -129,7 +145,7 @@ class Lab:
     def wait_until_reached(self, process: subprocess.Popen, ranks: int = 2, seconds: float = 60) -> None:
         """Wait until every rank of a launch has come as far as its work."""
         deadline = time.monotonic() + seconds
-        while len(list(self.folder.glob("reached*"))) < ranks:
+        while len(self.reached) < ranks:
             assert process.poll() is None, f"it ended before its ranks began:\n{self._stderr.read_text()}"
             assert time.monotonic() < deadline, f"no rank began within {seconds:g} s:\n{self._stderr.read_text()}"
             time.sleep(0.05)
@@ -188,9 +204,23 @@ def nothing_lost(lab: Lab, ended: Ended, stage: str | None) -> list[str]:
     return broken
 
 
+def not_well(lab: Lab, ended: Ended, ranks: int = 2, stage: str | None = "work") -> list[str]:
+    """What is wrong with a launch that should have gone well, a sentence each."""
+    broken = nothing_left(lab, ended) + nothing_lost(lab, ended, stage)
+    if ended.code != 0:
+        return [*broken, f"exit code {ended.code}, expected 0"]
+    if ended.told["status"] != "ok" or ended.told["error"]:
+        broken.append(f"it went well, and is told as {ended.told['status']}: {ended.told['error']}")
+    if len(ended.reached) != ranks:
+        broken.append(f"ranks {sorted(ended.reached)} reached their work, expected {ranks}")
+    return broken
+
+
 def broken_promises(lab: Lab, ended: Ended, fault: Fault) -> list[str]:
     """Every promise that a launch broke when it met a fault, a sentence each: all of them, not the first."""
-    broken = nothing_left(lab, ended) + nothing_lost(lab, ended, fault.stage)
+    broken = nothing_left(lab, ended)
+    if fault.keeps_records:
+        broken += nothing_lost(lab, ended, fault.stage)
     seconds = ended.seconds_to_report
     lab.measures["seconds_to_report"] = seconds
     if seconds is not None and seconds > fault.report_seconds:
@@ -203,6 +233,8 @@ def broken_promises(lab: Lab, ended: Ended, fault: Fault) -> list[str]:
 def broken_words(ended: Ended, fault: Fault) -> list[str]:
     """What is wrong with the words on stderr."""
     said, broken = ended.stderr, []
+    if said.encode() != ended.raw_stderr:
+        broken.append("stderr is not UTF-8")
     cause = re.search(fault.says, said, re.MULTILINE)
     if not cause:
         broken.append(f"stderr does not say {fault.says!r}")
@@ -251,7 +283,7 @@ def broken_statuses(ended: Ended, fault: Fault) -> list[str]:
     broken = []
     if (launch := read_launch(ended.run_dir)) is None or launch.status not in fault.statuses:
         broken.append(f"run.json says {launch and launch.status}, expected {fault.statuses}")
-    for rank in ended.reached if fault.stage else []:
+    for rank in ended.reached if fault.stage and fault.keeps_records else []:
         status = getattr(ended.record(rank), "status", None)
         if rank == fault.rank and fault.recorded and status != fault.recorded:
             broken.append(f"the record of rank {rank} says {status}, expected {fault.recorded}")

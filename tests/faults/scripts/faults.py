@@ -1,6 +1,6 @@
 """One script, many faults. Rank 1 has the fault; the other ranks wait for it in a collective, or go on alone.
 
-    faults.py NAME FOLDER
+    faults.py NAME FOLDER          or, where a launch passes no words on, FSDP2_LAB_FAULT=NAME:FOLDER
 
 In FOLDER, `reached0`, `reached1` … say which rank came as far as stage `work`, with its pid in them, `fault`
 when the fault came (monotonic seconds), and `left…` hold the pids of what a rank started.
@@ -22,12 +22,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-name, folder = sys.argv[1], Path(sys.argv[2])
+from fsdp2_lab.rank import open_record
+
+name, folder = sys.argv[1:3] if len(sys.argv) > 2 else os.environ["FSDP2_LAB_FAULT"].split(":", 1)
+folder = Path(folder)
 if name == "import":
     (folder / "fault").write_text(str(time.monotonic()))
     import a_module_that_nobody_has  # noqa: F401
-
-from fsdp2_lab.rank import open_record
 
 MIB = 2**20
 ODD = b"half a line\r\x1b[31mred\x1b[0m \xff\xfe\x00 \xf0\x9f\x8e\x89 <script>alert(1)</script>\r50%\r100%"
@@ -54,6 +55,16 @@ def limit_memory() -> None:
 
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + 256 * MIB, now + 256 * MIB))
+
+
+@fault
+def well():
+    pass
+
+
+@fault
+def wait():
+    time.sleep(600)
 
 
 @fault
@@ -227,6 +238,19 @@ def writes_over_records():
 def deletes_run_folder():
     shutil.rmtree(own_run_dir())
     exception()
+
+
+@fault
+def killed_while_writing():
+    threading.Timer(1.0, sigkill).start()
+    while True:
+        record.note(numbers=list(range(200_000)))
+
+
+@fault
+def no_space():
+    for _ in range(20):
+        print("x" * MIB, flush=True)
 
 
 @fault

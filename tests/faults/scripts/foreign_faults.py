@@ -1,6 +1,6 @@
 """A torchrun script that imports nothing of ours, and not even torch unless it must. Rank 1 has the fault.
 
-foreign_faults.py NAME FOLDER
+foreign_faults.py NAME FOLDER          or FSDP2_LAB_FAULT=NAME:FOLDER
 """
 
 import os
@@ -10,7 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-name, folder, rank = sys.argv[1], Path(sys.argv[2]), int(os.environ["RANK"])
+name, folder = sys.argv[1:3] if len(sys.argv) > 2 else os.environ["FSDP2_LAB_FAULT"].split(":", 1)
+folder, rank = Path(folder), int(os.environ["RANK"])
 DEAF = "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; time.sleep(600)"
 
 
