@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lab notebooks lint bench clean
+.PHONY: help setup run test faults lab notebooks lint bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: $(READY)  ## run the whole test suite
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest
 
+faults: $(READY)  ## meet every fault on real launches: 15 minutes on two cores
+	$(BIN)/pytest tests/faults --faults-all
+
 lab: $(READY)  ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir . --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
@@ -38,8 +41,9 @@ lint: $(READY)  ## format and lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## measure what recording costs a training step
+bench: $(READY)  ## measure what recording costs a step, and what the launcher survives
 	$(BIN)/python benchmarks/recording.py
+	$(BIN)/python benchmarks/faults.py
 
 clean:  ## remove runs and checkpoints; .venv stays
 	rm -rf runs checkpoints

@@ -26,6 +26,7 @@ class Fault:
 
     name: str
     says: str
+    hint: str = ""  # a likely cause, beside what is known
     error_type: str | None = None
     error: str = ""
     script: str = "faults.py"
@@ -126,6 +127,12 @@ class Lab:
     def reached(self) -> dict[int, int]:
         return pids_of_ranks(self.folder)
 
+    def adopt(self) -> None:
+        """Watch what ranks and their children wrote down of themselves, too."""
+        for sign in [*self.folder.glob("left*"), *self.folder.glob("reached*")]:
+            if pid := sign.read_text():
+                self.watch.also(int(pid), sign.stat().st_mtime)
+
     def command(self, script, *argv, ranks: int = 2, timeout: float = DEADLINE_SECONDS) -> list[str]:
         asked = ["run", script, "--ranks", ranks, "--timeout", timeout, "--json", *argv, self.folder]
         return [sys.executable, "-m", "fsdp2_lab", *map(str, asked)]
@@ -159,7 +166,7 @@ class Lab:
             process.wait()
             raise AssertionError(f"it hung for {seconds:g} s:\n{self._stderr.read_text()[-6000:]}") from None
         ended = time.monotonic()
-        self.watch.also(int(path.read_text()) for path in self.folder.glob("left*"))
+        self.adopt()
         return Ended(
             code,
             self._stdout.read_bytes(),
@@ -238,6 +245,8 @@ def broken_words(ended: Ended, fault: Fault) -> list[str]:
     cause = re.search(fault.says, said, re.MULTILINE)
     if not cause:
         broken.append(f"stderr does not say {fault.says!r}")
+    if not re.search(fault.hint, said):
+        broken.append(f"stderr names no likely cause: {fault.hint!r}")
     first_traceback = said.find("Traceback (most recent call last)")
     if cause and -1 < first_traceback < cause.start():
         broken.append("a traceback stands before the cause")

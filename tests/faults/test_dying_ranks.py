@@ -5,6 +5,7 @@ from harness import Fault, broken_promises
 
 RAISED = r"^rank 1 of \d failed first, in stage work"
 ENDED = r"^rank 1 of \d was ended by {} first, in stage work\."
+MEMORY = "(?i)out of memory"
 LEFT = r"^rank 1 of \d .*left"
 
 FAULTS = [
@@ -35,11 +36,11 @@ FAULTS = [
     Fault("os-exit-0", LEFT, error="left", recorded="incomplete"),
     Fault("os-exit-0-alone", LEFT, error="left", recorded="incomplete"),
     Fault("os-exit-3", RAISED, error="exit code 3", recorded="incomplete", ranks=3),
-    Fault("sigkill", ENDED.format("SIGKILL"), "SIGKILL", recorded="incomplete", fast=True),
-    Fault("sigkill", ENDED.format("SIGKILL"), "SIGKILL", recorded="incomplete", ranks=3),
+    Fault("sigkill", ENDED.format("SIGKILL"), "SIGKILL", hint=MEMORY, recorded="incomplete", fast=True),
+    Fault("sigkill", ENDED.format("SIGKILL"), "SIGKILL", hint=MEMORY, recorded="incomplete", ranks=3),
     Fault("sigsegv", ENDED.format("SIGSEGV"), "SIGSEGV", recorded="incomplete"),
     Fault("sigabrt", ENDED.format("SIGABRT"), "SIGABRT", recorded="incomplete"),
-    Fault("sigbus", ENDED.format("SIGBUS"), "SIGBUS", recorded="incomplete"),
+    Fault("sigbus", ENDED.format("SIGBUS"), "SIGBUS", hint="(?i)shared memory", recorded="incomplete"),
     Fault("sigterm", ENDED.format("SIGTERM"), "SIGTERM", recorded="incomplete"),
     Fault("torch-memory", RAISED, "RuntimeError", "(?i)memory", recorded="failed"),
     Fault("python-memory", RAISED, "MemoryError", recorded="failed"),
@@ -47,14 +48,11 @@ FAULTS = [
     Fault("grandchildren", RAISED, "ValueError", "^boom on rank 1$", recorded="failed", fast=True),
 ]
 
-# Likely causes that a person wants to hear about, by signal.
-CAUSES = {"sigkill": "(?i)out of memory", "sigbus": "(?i)shared memory"}
-
 FOREIGN = [
     Fault("exception", r"^rank 1 of 2 failed first", "ValueError", "one and a half", fast=True, tracebacks=1),
     Fault("exception", r"^rank 1 of 3 failed first", "ValueError", "one and a half", ranks=3),
     Fault("exit-3", r"^rank 1 of 2 failed first", error="exit code 3"),
-    Fault("sigkill", r"^rank 1 of 2 was ended by SIGKILL first", "SIGKILL"),
+    Fault("sigkill", r"^rank 1 of 2 was ended by SIGKILL first", "SIGKILL", hint=MEMORY),
     Fault("silent", r"^rank 1 of 2 failed first", error="exit code 1"),
     Fault("left-in-collective", r"^rank 1 of 2 .*left", error="left"),
 ]

@@ -8,7 +8,7 @@ import time
 
 import nbformat
 import pytest
-from harness import SCRIPTS, nothing_left, nothing_lost, pids_of_ranks
+from harness import SCRIPTS, nothing_left, nothing_lost
 from jupyter_client.manager import start_new_kernel
 
 STOP_SECONDS = 10.0
@@ -51,7 +51,7 @@ class Kernel:
 
     def wait_until_reached(self, ranks: int = 2, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
-        while len(pids_of_ranks(self.lab.folder)) < ranks:
+        while len(self.lab.reached) < ranks:
             assert time.monotonic() < deadline, "no rank began"
             time.sleep(0.05)
 
@@ -66,8 +66,7 @@ def kernel(lab):
 
 def left(lab, seconds: float = 2.0) -> list[str]:
     """Processes that a launch left, without the imports that the kernel keeps warm for the next one."""
-    lab.watch.also(int(path.read_text()) for path in lab.folder.glob("left*"))
-    lab.watch.also(pids_of_ranks(lab.folder).values())
+    lab.adopt()
     processes = [process for process in lab.watch.left(seconds) if "warm" not in process]
     lab.measures["processes_left"] = len(processes)
     return processes

@@ -74,10 +74,14 @@ class Watch:
         listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
         return sorted({c.laddr.port for c in listening if c.laddr.port in ports and c.pid in ours})
 
-    def also(self, pids) -> None:
-        """Watch processes that neither descend from the launch any more nor carry its token."""
-        for pid in pids:
-            self._remember([process] if (process := _ignore_gone(lambda pid=pid: psutil.Process(pid))) else [])
+    def also(self, pid: int, unix_seconds: float) -> None:
+        """Watch a process that neither descends from the launch any more nor carries its token.
+
+        It was alive at `unix_seconds`: one that is younger has the same pid and is not ours.
+        """
+        process = _ignore_gone(lambda: psutil.Process(pid))
+        if process and process.create_time() < unix_seconds + 1:
+            self._remember([process])
 
     def _sample_on(self) -> None:
         scanned = 0.0
