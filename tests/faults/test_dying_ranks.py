@@ -5,7 +5,7 @@ from harness import Fault, broken_promises
 
 RAISED = r"^rank 1 of \d failed first, in stage work"
 ENDED = r"^rank 1 of \d was ended by {} first, in stage work\."
-MEMORY = "(?i)out of memory"
+MEMORY = r"^(Likely cause|Cause): .*memory"
 LEFT = r"^rank 1 of \d .*left"
 
 FAULTS = [
@@ -29,12 +29,12 @@ FAULTS = [
         rank=None,
         stage=None,
     ),
-    Fault("exit-0", LEFT, error="left", fast=True),
-    Fault("exit-0", LEFT, error="left", ranks=3),
-    Fault("exit-0-alone", LEFT, error="left"),
+    Fault("exit-0", LEFT, "LeftEarly", fast=True),
+    Fault("exit-0", LEFT, "LeftEarly", ranks=3),
+    Fault("exit-0-alone", LEFT, "LeftEarly"),
     Fault("exit-3", RAISED, error="exit code 3"),
-    Fault("os-exit-0", LEFT, error="left", recorded="incomplete"),
-    Fault("os-exit-0-alone", LEFT, error="left", recorded="incomplete"),
+    Fault("os-exit-0", LEFT, "LeftEarly", recorded="incomplete"),
+    Fault("os-exit-0-alone", LEFT, "LeftEarly", recorded="incomplete"),
     Fault("os-exit-3", RAISED, error="exit code 3", recorded="incomplete", ranks=3),
     Fault("sigkill", ENDED.format("SIGKILL"), "SIGKILL", hint=MEMORY, recorded="incomplete", fast=True),
     Fault("sigkill", ENDED.format("SIGKILL"), "SIGKILL", hint=MEMORY, recorded="incomplete", ranks=3),
@@ -54,7 +54,7 @@ FOREIGN = [
     Fault("exit-3", r"^rank 1 of 2 failed first", error="exit code 3"),
     Fault("sigkill", r"^rank 1 of 2 was ended by SIGKILL first", "SIGKILL", hint=MEMORY),
     Fault("silent", r"^rank 1 of 2 failed first", error="exit code 1"),
-    Fault("left-in-collective", r"^rank 1 of 2 .*left", error="left"),
+    Fault("left-in-collective", r"^rank 1 of 2 .*left", "LeftEarly"),
 ]
 
 

@@ -56,18 +56,21 @@ class Kernel:
             time.sleep(0.05)
 
 
-@pytest.fixture
-def kernel(lab):
+@pytest.fixture(params=["cold", "warm"])
+def kernel(request, lab):
+    """A kernel whose launches are cold, and one whose ranks are forked from a server that it keeps."""
+    lab.environment["FSDP2_LAB_WARM"] = str(int(request.param == "warm"))
     kernel = Kernel(lab)
     yield kernel
     kernel.client.stop_channels()
     kernel.manager.shutdown_kernel(now=True)
 
 
-def left(lab, seconds: float = 2.0) -> list[str]:
-    """Processes that a launch left, without the imports that the kernel keeps warm for the next one."""
+def left(lab, kernel, seconds: float = 2.0) -> list[str]:
+    """Processes that a launch left: all but what the kernel keeps warm for the next one, as its own child."""
     lab.adopt()
-    processes = [process for process in lab.watch.left(seconds) if "warm" not in process]
+    own = kernel.manager.provisioner.pid
+    processes = lab.watch.left(seconds, but=lambda process: own in (process.pid, process.ppid()))
     lab.measures["processes_left"] = len(processes)
     return processes
 
@@ -80,10 +83,10 @@ def test_a_failed_rank_fails_the_cell_and_the_next_cell_launches_again(kernel, l
     assert reply["evalue"].startswith("rank 1 of 2 failed first, in stage work"), reply["evalue"]
     assert "ValueError: boom on rank 1" in reply["evalue"]
     assert "fsdp2_lab/lab/" not in "".join(reply["traceback"])
-    assert left(lab) == []
+    assert left(lab, kernel) == []
     kernel.launch("well")
     assert kernel.end_cell()["status"] == "ok"
-    assert left(lab) == []
+    assert left(lab, kernel) == []
 
 
 @pytest.mark.fast
@@ -100,7 +103,7 @@ def test_the_stop_button_ends_every_rank(presses, kernel, lab):
     lab.measures |= {"kind": "end", "seconds_to_report": seconds}
     assert (reply["status"], reply["ename"]) == ("error", "StageInterrupted"), reply
     assert seconds < STOP_SECONDS
-    assert left(lab) == []
+    assert left(lab, kernel) == []
     kernel.start_cell("1 + 1")
     assert kernel.end_cell()["status"] == "ok"
 
@@ -113,16 +116,11 @@ def test_a_restarted_kernel_leaves_no_rank(now, kernel, lab):
     sent = time.monotonic()
     kernel.manager.restart_kernel(now=now)
     assert kernel.manager.provisioner.pid != before
-    assert left(lab, STOP_SECONDS) == [] or _only_new_kernel(kernel, lab)
+    assert left(lab, kernel, STOP_SECONDS) == []
     lab.measures |= {"kind": "end", "seconds_to_report": time.monotonic() - sent, "processes_left": 0}
     kernel.client.wait_for_ready(timeout=60)
     kernel.launch("well")
     assert kernel.end_cell()["status"] == "ok"
-
-
-def _only_new_kernel(kernel, lab) -> bool:
-    # The new kernel carries the token of the old one's surroundings, and is no leftover.
-    return {process.pid for process in lab.watch.alive()} <= {kernel.manager.provisioner.pid}
 
 
 @pytest.mark.parametrize(("name", "stage"), [("wait", "faults"), ("deaf", "foreign_faults")])
@@ -132,7 +130,7 @@ def test_a_killed_kernel_takes_its_ranks_with_it(name, stage, kernel, lab):
     run_dirs = list((lab.home / "runs").glob("*"))
     os.kill(kernel.pid, signal.SIGKILL)
     sent = time.monotonic()
-    leftover = left(lab, STOP_SECONDS)
+    leftover = left(lab, kernel, STOP_SECONDS)
     lab.measures |= {"kind": "end", "seconds_to_report": time.monotonic() - sent}
     assert leftover == []
     assert lab.watch.temporary_files() == []

@@ -55,10 +55,12 @@ class Watch:
         self._scan()
         return [process for process in self.seen if _runs(process)]
 
-    def left(self, seconds: float = LEFT_SECONDS) -> list[str]:
-        """What still runs after so many seconds, each by its pid and command line."""
+    def left(self, seconds: float = LEFT_SECONDS, but=lambda process: False) -> list[str]:
+        """What still runs after so many seconds, each by its pid and command line; `but` excepts a process."""
         deadline = time.monotonic() + seconds
-        while (alive := self.alive()) and time.monotonic() < deadline:
+        while (alive := [p for p in self.alive() if not _ignore_gone(lambda p=p: but(p))]) and (
+            time.monotonic() < deadline
+        ):
             time.sleep(SAMPLE_SECONDS)
         return [f"{p.pid} {' '.join(_ignore_gone(p.cmdline) or ['?'])[:150]}" for p in alive]
 
