@@ -26,9 +26,9 @@ class Fault:
 
     name: str
     says: str
-    hint: str = ""  # a likely cause, beside what is known
     error_type: str | None = None
     error: str = ""
+    hint: str = ""  # a likely cause, beside what is known
     script: str = "faults.py"
     ranks: int = 2
     rank: int | None = 1  # which is to be named; None where any may be
