@@ -44,6 +44,7 @@ lint: $(READY)  ## format and lint
 bench: $(READY)  ## measure what recording costs a step, and what the launcher survives
 	$(BIN)/python benchmarks/recording.py
 	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/warm.py
 
 clean:  ## remove runs and checkpoints; .venv stays
 	rm -rf runs checkpoints

@@ -8,8 +8,8 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 
 
 @contextmanager
-def deferred():
-    """Hold back what would raise `KeyboardInterrupt` here; it is raised once, at the end of the block."""
+def deferred(then_raise: bool = True):
+    """Hold back what would raise `KeyboardInterrupt` here; it is raised once, at the end of the block, or dropped."""
     # Only the main thread may set handlers, and only it is interrupted.
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -23,5 +23,5 @@ def deferred():
     finally:
         for each, handler in held.items():
             signal.signal(each, handler)
-    if arrived:
+    if arrived and then_raise:
         raise KeyboardInterrupt

@@ -112,7 +112,7 @@ def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: d
             f"torchrun could not be started or watched ({error.strerror}): free some and try again."
         ) from None
     finally:
-        with deferred():
+        with deferred(then_raise=status != "interrupted"):  # a second Ctrl-C has nothing left to end
             if job:
                 job.end()
             conclude(record, run_dir, status, code, job.rss_peak_bytes if job else {}, kills)

@@ -122,7 +122,10 @@ class WarmServer:
         self.wait_until_ready()
         with self._lock:
             number, self._next_id = self._next_id, self._next_id + 1
-        send(self._socket, request | {"id": number})
+        try:
+            send(self._socket, request | {"id": number})
+        except OSError as error:
+            raise NotWarm(f"the server of warm ranks cannot be asked ({error.strerror})") from None
         while not (answer := self.answer(number)):
             if self._gone:
                 raise NotWarm("the server of warm ranks has ended")
