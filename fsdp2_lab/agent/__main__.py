@@ -23,9 +23,10 @@ def run_agent(argv: list[str], handler=None) -> None:
     from torch.distributed.run import main as torchrun
 
     from .handlers import RankHandler, use_handler
+    from .loopback import use_loopback
 
     use_handler(handler or RankHandler)
-    torchrun(argv)
+    torchrun([*use_loopback(), *argv])
 
 
 def _abandon(run_dir: str) -> None:

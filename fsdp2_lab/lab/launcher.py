@@ -157,8 +157,8 @@ def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path, d
     environment[TIMEOUT_VARIABLE] = str(record.timeout_seconds)
     for name, value in _FLIGHT_RECORDER.items():
         environment.setdefault(name, value.format(logs=logs))
-    arguments = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={record.ranks}"]
-    arguments += [f"--log-dir={logs}", "--redirects=3", "-m", "fsdp2_lab.agent.worker", str(script), *argv]
+    arguments = [f"--nproc-per-node={record.ranks}", f"--log-dir={logs}", "--redirects=3"]
+    arguments += ["-m", "fsdp2_lab.agent.worker", str(script), *argv]
     if record.cold_because is None:
         try:
             return start_warm_agent(arguments, environment, logs / "torchrun.log")

@@ -39,6 +39,9 @@ print("a line on stdout")
 print("a line on stderr", file=sys.stderr)
 if sys.argv[1] == "fail" and os.environ["RANK"] == "1":
     raise ValueError("boom")
+if sys.argv[1] == "hold":
+    while not os.path.exists(os.path.join(os.environ["FSDP2_LAB_RUN_DIR"], "go")):
+        time.sleep(0.05)
 if sys.argv[1] == "wait":
     time.sleep(100)
 dist.barrier()
