@@ -20,3 +20,11 @@ def format_seconds(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
+
+
+def format_duration(seconds: float) -> str:
+    """Whole seconds as people say them: 8 s, 3 min 20 s, 2 h 05 min."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
