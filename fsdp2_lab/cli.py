@@ -87,19 +87,21 @@ def _doctor(asked, _rest) -> int:
 def _run(asked, rest) -> int:
     from .lab.gpus import parse_gpus
     from .lab.launcher import TIMEOUT_SECONDS, execute
-    from .lab.progress import Lines
+    from .lab.progress import make_progress
 
     settings = rest[1:] if rest[:1] == ["--"] else rest
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
     gpus = None if asked.gpus is None else parse_gpus(asked.gpus)
     try:
-        run = execute(asked.script, asked.ranks, settings, timeout, Lines(), gpus=gpus, wait=asked.wait)
+        run = execute(asked.script, asked.ranks, settings, timeout, make_progress(), gpus=gpus, wait=asked.wait)
     except StageInterrupted as interrupt:
         run = interrupt.run
     if asked.json:
         print(json.dumps(run.to_json(), indent=1))
     elif run.status == "ok":
-        print(run)
+        # On one terminal the progress has said the first line, which is the summary.
+        seen = sys.stdout.isatty() and sys.stderr.isatty()
+        print(str(run).partition("\n")[2] if seen else run)
     if run.status != "ok":
         print(run.failure(), file=sys.stderr)
     return _EXIT_CODES[run.status]

@@ -1,17 +1,21 @@
-"""Progress of a launch, read from rank 0's record: one display in a notebook, plain lines elsewhere."""
+"""Progress of a launch: one display in a notebook, a live one in a terminal, plain lines elsewhere."""
 
+import os
 import sys
 import time
-from html import escape
+from contextlib import suppress
 from pathlib import Path
 
-from ..contract.errors import UsageError
-from ..contract.record import LaunchRecord, RankRecord, rank_file, read_record
+from ..contract.errors import LabError, first_line
+from ..contract.record import LaunchRecord
 from ..contract.secrets import redact, split_command
-from ..contract.units import format_ranks, format_seconds
+from ..contract.units import format_ranks
+from .standing import Follower
 
-_REFRESH_SECONDS = 0.5
 _LINE_SECONDS = 10.0  # between two lines about steps, where lines cannot be replaced
+
+_STARTING = "starting Python on every rank"
+_ASKED_TO_BE_COLD = "warm=False"  # nobody needs to be told what they asked for
 
 
 class Progress:
@@ -30,73 +34,59 @@ class Progress:
 class Lines(Progress):
     """Plain lines on stderr: a line per stage, and one about steps now and then."""
 
+    _said_cold = False
+
     def start(self, launch, run_dir):
-        self._launch, self._run_dir = launch, run_dir
-        self._stage, self._spoken = None, time.monotonic()
-        self._say(_opening(launch))
+        self._launch, self._follower = launch, Follower(run_dir)
+        self._said, self._spoken = 0, time.monotonic()
+        self._say(opening(launch))
+        self._say_cold()
 
     def update(self):
-        record = _rank_0(self._run_dir)
-        if record is None or not record.stages:
+        self._say_cold()
+        standing = self._follower.look()
+        if standing is None:
             return
-        if (stage := record.stages[-1].name) != self._stage:
-            self._stage = stage
+        reached = [*standing.done, *([standing.current] if standing.current else [])]
+        for stage in reached[self._said :]:
             self._say(f"  stage {stage}")
-        elif record.steps and time.monotonic() - self._spoken > _LINE_SECONDS:
-            self._say(f"  {where(record)}")
+        self._said = max(self._said, len(reached))
+        if standing.steps_done and standing.current and time.monotonic() - self._spoken > _LINE_SECONDS:
+            self._say(f"  {', '.join([f'stage {standing.current}', *standing.numbers])}")
 
     def finish(self, run):
-        self._say(run.summary)
+        self._say(closing(run))
+
+    def _say_cold(self) -> None:
+        # The launcher may learn of it only after the start.
+        if not self._said_cold and starting(self._launch) != _STARTING:
+            self._said_cold = True
+            self._say(f"  {starting(self._launch)}")
 
     def _say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # a closed pipe or terminal ends no launch
+            print(line, file=sys.stderr, flush=True)
         self._spoken = time.monotonic()
 
 
-class Display(Progress):
-    """One line in a notebook cell, replaced as the run goes on."""
-
-    def start(self, launch, run_dir):
-        from IPython.display import display
-
-        self._launch, self._run_dir = launch, run_dir
-        self._began = self._shown = time.monotonic()
-        self._handle = display(_Line(_opening(launch)), display_id=True)
-
-    def update(self):
-        now = time.monotonic()
-        if now - self._shown < _REFRESH_SECONDS:
-            return
-        self._shown = now
-        record = _rank_0(self._run_dir)
-        place = where(record) if record else "starting Python on every rank"
-        self._handle.update(_Line(f"{_opening(self._launch)} · {place} · {format_seconds(now - self._began)}"))
-
-    def finish(self, run):
-        self._handle.update(_Line(f"{run.outcome} · {run.command}"))  # the run itself shows the rest
-
-
-class _Line:
-    """A line of text with a quiet look in a notebook."""
-
-    def __init__(self, text: str):
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
-
-    def _repr_html_(self) -> str:
-        return f"<small>{escape(self._text)}</small>"
-
-
 def make_progress() -> Progress:
-    """The progress that suits where we are: a notebook's kernel, or a terminal or log."""
+    """The progress that suits where we are: a notebook's kernel, a terminal, or a log."""
     ipython = sys.modules.get("IPython")
     shell = ipython and ipython.get_ipython()
-    return Display() if shell and hasattr(shell, "kernel") else Lines()
+    if shell and hasattr(shell, "kernel"):
+        from .notebook_display import Display
+
+        return Display()
+    # A dumb terminal cannot replace a line, and a CI's terminal is a log that somebody reads later.
+    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown") and not os.environ.get("CI"):
+        from .terminal import Terminal
+
+        return Terminal()
+    return Lines()
 
 
-def _opening(launch: LaunchRecord) -> str:
+def opening(launch: LaunchRecord) -> str:
+    """One line without secrets: the command, ranks, how numbers are got, and the deadline."""
     ranks, threads = format_ranks(launch.ranks), launch.threads_per_rank
     if threads is not None:
         ranks += f" × {threads} thread{'s' * (threads != 1)}"
@@ -104,22 +94,15 @@ def _opening(launch: LaunchRecord) -> str:
     return f"{command} · {ranks}, {launch.how} · at most {launch.timeout_seconds:g} s"
 
 
-def _rank_0(run_dir: Path) -> RankRecord | None:
-    path = rank_file(run_dir, 0)
+def starting(launch: LaunchRecord) -> str:
+    """What happens before the first stage, and why it takes long where ranks could not be forked."""
+    why = launch.cold_because
+    return _STARTING if why in (None, _ASKED_TO_BE_COLD) else f"{_STARTING}; cold, since {why}"
+
+
+def closing(run) -> str:
+    """A run's summary, or why its records cannot be read: the launcher's own error shall come through."""
     try:
-        return read_record(path) if path.exists() else None
-    except UsageError:
-        return None  # progress is a courtesy; the run's end reads the records in earnest
-
-
-def where(record: RankRecord) -> str:
-    """How far a rank has come: its stage and, in a training loop, steps done and the last loss."""
-    if not record.stages:
-        return "starting"
-    stage = f"stage {record.stages[-1].name}"
-    if not record.steps:
-        return stage
-    step = record.steps[-1]
-    of = f" of {record.settings['steps']}" if "steps" in record.settings else ""
-    loss = "" if step.loss is None else f", loss {step.loss:.4f}"
-    return f"{stage}, {len(record.steps)}{of} steps done{loss}"
+        return run.summary
+    except LabError as error:
+        return first_line(error)
