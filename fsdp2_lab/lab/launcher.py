@@ -92,11 +92,12 @@ def execute(
 def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: dict, progress, warm) -> Run:
     job, code, status, kills = None, None, "interrupted", oom_kills()
     try:
+        record.threads_per_rank = _threads_per_rank(record.ranks)
+        progress.start(record, run_dir)
         record.cold_because = _try_to_warm_up(warm)
         with deferred():
             job = Job(_start(script, argv, record, run_dir, devices), run_dir, record.ranks)
         deadline = time.monotonic() + record.timeout_seconds
-        progress.start(record, run_dir)
         while (code := job.poll()) is None and time.monotonic() < deadline:
             progress.update()
             time.sleep(_POLL_SECONDS)
@@ -150,8 +151,7 @@ def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path, d
     logs = run_dir / "logs"
     logs.mkdir()
     environment = rank_environment(run_dir) | devices
-    threads = environment.setdefault("OMP_NUM_THREADS", str(machine().threads_per_rank(record.ranks)))
-    record.threads_per_rank = int(threads) if threads.isdecimal() else None
+    environment.setdefault("OMP_NUM_THREADS", str(record.threads_per_rank))
     # All ranks are on this machine: gloo would otherwise ask for an address of the host's name.
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     environment[TIMEOUT_VARIABLE] = str(record.timeout_seconds)
@@ -165,6 +165,11 @@ def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path, d
         except NotWarm as reason:
             record.cold_because = str(reason)
     return start_agent(arguments, environment, logs / "torchrun.log")
+
+
+def _threads_per_rank(ranks: int) -> int | None:
+    threads = os.environ.get("OMP_NUM_THREADS", str(machine().threads_per_rank(ranks)))
+    return int(threads) if threads.isdecimal() else None
 
 
 def _try_to_warm_up(warm: bool | None) -> str | None:
