@@ -13,8 +13,8 @@ from statistics import median
 import torch
 
 from fsdp2_lab.lab.launcher import execute
+from fsdp2_lab.lab.live.progress import Lines
 from fsdp2_lab.lab.machine import machine
-from fsdp2_lab.lab.progress import Lines
 
 HERE = Path(__file__).parent
 TARGET = 1.02  # recorded over plain

@@ -16,8 +16,8 @@ from statistics import median
 import psutil
 
 from fsdp2_lab.lab.launcher import execute
+from fsdp2_lab.lab.live.progress import Progress
 from fsdp2_lab.lab.machine import machine
-from fsdp2_lab.lab.progress import Progress
 
 HERE = Path(__file__).parent
 PAIRS = 7

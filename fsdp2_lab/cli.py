@@ -85,9 +85,9 @@ def _doctor(asked, _rest) -> int:
 
 
 def _run(asked, rest) -> int:
-    from .lab.gpus import parse_gpus
+    from .lab.gpus.choice import parse_gpus
     from .lab.launcher import TIMEOUT_SECONDS, execute
-    from .lab.progress import make_progress
+    from .lab.live.progress import make_progress
 
     settings = rest[1:] if rest[:1] == ["--"] else rest
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout

@@ -13,14 +13,14 @@ from ..contract.errors import StageFailed, StageInterrupted, StageTimeout, Usage
 from ..contract.record import LaunchRecord, write_launch
 from ..contract.settings import parse_settings, to_argv
 from ..contract.workspace import TIMEOUT_VARIABLE
-from .conclusion import conclude
-from .evidence import oom_kills
-from .gpus import rank_count, taken
+from .gpus.choice import rank_count, taken
 from .interrupts import deferred
 from .job import Agent, Job, rank_environment, start_agent
+from .live.progress import Progress, make_progress
 from .machine import machine
-from .progress import Progress, make_progress
 from .runs import Run
+from .verdict.conclusion import conclude
+from .verdict.evidence import oom_kills
 from .warm import NotWarm, start_warm_agent, wait_until_ready, why_cold
 
 TIMEOUT_SECONDS = 600.0

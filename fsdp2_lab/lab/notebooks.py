@@ -12,8 +12,8 @@ import yaml
 
 from ..contract import workspace
 from ..contract.errors import UsageError
+from .live.standing import where
 from .runs import Run
-from .standing import where
 
 _NARRATE_SECONDS = 10.0
 

@@ -23,7 +23,7 @@ from ..contract.record import (
 )
 from ..contract.secrets import redact, redact_json, split_command
 from ..contract.units import format_bytes, format_ranks, format_seconds
-from .failure import failure_text
+from .verdict.failure import failure_text
 
 _STAGE_QUANTITIES = tuple(field.name for field in fields(StageRow) if field.name != "name")
 _STEP_QUANTITIES = ("loss", "tokens", "seconds", "peak_bytes")

@@ -94,7 +94,7 @@ def test_a_host_name_that_does_not_resolve_does_not_matter(how, lab):
 HOLD = """
 import os, sys
 from fsdp2_lab import cli
-import fsdp2_lab.lab.launcher, fsdp2_lab.lab.progress, fsdp2_lab.lab.runs, glob, shutil, tempfile
+import fsdp2_lab.lab.launcher, fsdp2_lab.lab.live.progress, fsdp2_lab.lab.runs, glob, shutil, tempfile
 held = []
 try:
     while True:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fsdp2_lab.lab.launcher import execute
-from fsdp2_lab.lab.progress import Progress
+from fsdp2_lab.lab.live.progress import Progress
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="skipped: no GPU, so NCCL and the CUDA meters stay unmeasured here"

@@ -9,7 +9,7 @@ LAUNCH = """
 import time
 from fsdp2_lab.contract.record import LaunchRecord, RankRecord, StageRow, StepRow, write_launch, write_record
 from fsdp2_lab.contract.workspace import runs_dir
-from fsdp2_lab.lab.progress import make_progress
+from fsdp2_lab.lab.live.progress import make_progress
 from fsdp2_lab.lab.runs import Run
 
 run_dir = runs_dir() / "train-1"

@@ -9,7 +9,7 @@ import pytest
 from fsdp2_lab.contract.record import read_records
 from fsdp2_lab.lab import warm
 from fsdp2_lab.lab.launcher import execute
-from fsdp2_lab.lab.progress import Progress
+from fsdp2_lab.lab.live.progress import Progress
 
 RANKS = 2
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked on Linux only")

@@ -13,7 +13,7 @@ import pytest
 from fsdp2_lab.contract import workspace
 from fsdp2_lab.lab import warm
 from fsdp2_lab.lab.launcher import execute
-from fsdp2_lab.lab.progress import Progress
+from fsdp2_lab.lab.live.progress import Progress
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked on Linux only")
 
@@ -156,7 +156,7 @@ def test_a_server_killed_during_a_run_fails_the_run_and_leaves_nobody(start, pro
 PARENT = """
 import sys, threading, time
 from fsdp2_lab.lab.launcher import execute
-from fsdp2_lab.lab.progress import Progress
+from fsdp2_lab.lab.live.progress import Progress
 from fsdp2_lab.contract import workspace
 execute(workspace.script_path("mirror"), 2, ["wait"], 600, Progress(), warm=True)
 """

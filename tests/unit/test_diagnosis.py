@@ -4,7 +4,7 @@ import pytest
 
 from fsdp2_lab.contract.places import Exit, Place
 from fsdp2_lab.contract.record import RankError, StageRow
-from fsdp2_lab.lab.diagnosis import LEFT_EARLY, exit_codes, find_errors, last_lines, left_early
+from fsdp2_lab.lab.verdict.diagnosis import LEFT_EARLY, exit_codes, find_errors, last_lines, left_early
 
 CLOSED = "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:12345"
 WAITED = "Timed out waiting 16000ms for recv operation to complete"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsdp2_lab.contract.errors import UsageError
-from fsdp2_lab.lab import gpu_locks
+from fsdp2_lab.lab.gpus import locks as gpu_locks
 
 
 @pytest.fixture

@@ -12,15 +12,19 @@ import pytest
 import fsdp2_lab
 from fsdp2_lab.cli import main
 from fsdp2_lab.contract.errors import UsageError
-from fsdp2_lab.lab import gpu_locks, gpus, launcher, nvidia_smi
+from fsdp2_lab.lab import launcher
+from fsdp2_lab.lab.gpus import choice as gpus
+from fsdp2_lab.lab.gpus import locks as gpu_locks
+from fsdp2_lab.lab.gpus import nvidia_smi
+from fsdp2_lab.lab.live.progress import Progress
 from fsdp2_lab.lab.machine import Machine
-from fsdp2_lab.lab.progress import Progress
 
 FOUR = Machine(gpus=4, cores=8)
 OTHER = """
 import sys, time
 from pathlib import Path
-from fsdp2_lab.lab import gpu_locks, gpus
+from fsdp2_lab.lab.gpus import locks as gpu_locks
+from fsdp2_lab.lab.gpus import choice as gpus
 from fsdp2_lab.lab.machine import Machine
 gpu_locks.FOLDER = Path(sys.argv[1])
 with gpus.taken(Machine(4, 8), len(sys.argv[3]), [int(digit) for digit in sys.argv[3]], run_id=sys.argv[2]):

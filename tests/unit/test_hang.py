@@ -1,7 +1,7 @@
 """Who waits for whom: the collectives and lines of stuck ranks, read as a sentence."""
 
 from fsdp2_lab.contract.places import Collective, Place
-from fsdp2_lab.lab.hang import explain, script_line
+from fsdp2_lab.lab.verdict.hang import explain, script_line
 
 TORCH = next(path for path in __import__("torch").__path__) + "/distributed/distributed_c10d.py"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fsdp2_lab.contract.record import write_launch, write_record
-from fsdp2_lab.lab.kept_output import kept_output
+from fsdp2_lab.lab.live.kept_output import kept_output
 from fsdp2_lab.lab.runs import Run
 
 

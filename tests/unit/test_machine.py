@@ -4,8 +4,8 @@ import pytest
 
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.lab import launcher
+from fsdp2_lab.lab.live.progress import Progress
 from fsdp2_lab.lab.machine import Machine
-from fsdp2_lab.lab.progress import Progress
 
 
 @pytest.mark.parametrize("ranks", [0, -1, True, 2.0, "2", None])

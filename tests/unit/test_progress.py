@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from fsdp2_lab.contract.record import StageRow, StepRow, rank_file, write_launch, write_record
-from fsdp2_lab.lab import notebook_display, progress, standing, stop_button, terminal
-from fsdp2_lab.lab.notebook_display import Display
-from fsdp2_lab.lab.progress import Lines, make_progress
+from fsdp2_lab.lab.live import notebook_display, progress, standing, stop_button, terminal
+from fsdp2_lab.lab.live.notebook_display import Display
+from fsdp2_lab.lab.live.progress import Lines, make_progress
+from fsdp2_lab.lab.live.stop_button import WIDGET_VIEW, StopButton
+from fsdp2_lab.lab.live.terminal import Terminal
 from fsdp2_lab.lab.runs import Run
-from fsdp2_lab.lab.stop_button import WIDGET_VIEW, StopButton
-from fsdp2_lab.lab.terminal import Terminal
 
 STEPS = [StepRow(0, "train", loss=6.0, tokens=512, seconds=2.0), StepRow(1, "train", loss=5.0, tokens=512, seconds=2.0)]
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fsdp2_lab.lab.rank_output import tail, without_machine_paths
+from fsdp2_lab.lab.live.rank_output import tail, without_machine_paths
 from fsdp2_lab.rank.summary import print_step, print_summary
 
 SHOWN = {

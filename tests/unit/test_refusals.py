@@ -7,7 +7,7 @@ import pytest
 from fsdp2_lab import checkpoint, launch
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.lab.launcher import execute
-from fsdp2_lab.lab.progress import Progress
+from fsdp2_lab.lab.live.progress import Progress
 
 OURS = "from fsdp2_lab.rank import read_settings\nsettings = read_settings()\n"
 

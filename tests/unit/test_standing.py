@@ -7,8 +7,8 @@ import pytest
 
 from fsdp2_lab.contract.record import StageRow, StepRow, rank_file, write_record
 from fsdp2_lab.contract.units import format_duration
-from fsdp2_lab.lab import standing as module
-from fsdp2_lab.lab.standing import Follower, standing, where
+from fsdp2_lab.lab.live import standing as module
+from fsdp2_lab.lab.live.standing import Follower, standing, where
 
 MIB = 2**20
 

@@ -4,7 +4,7 @@ import sys
 import time
 from contextlib import suppress
 
-from ..contract.units import format_duration
+from ...contract.units import format_duration
 from .progress import Progress, closing, opening, starting
 from .standing import Follower, Standing
 

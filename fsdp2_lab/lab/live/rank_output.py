@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from ..contract import workspace
-from ..contract.secrets import redact
+from ...contract import workspace
+from ...contract.secrets import redact
 
 _READ_BYTES = 200_000  # a log may hold gigabytes; a progress bar fills many bytes of a line
 _MOST_LINES = 100

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from ..contract.units import format_bytes
+from ...contract.units import format_bytes
 
 _MEANINGS = {
     "SIGKILL": "out of memory, or somebody's kill -9",

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from ..contract.errors import UsageError
-from ..contract.units import format_bytes, format_ranks
-from . import gpu_locks, nvidia_smi
-from .machine import Machine
+from ...contract.errors import UsageError
+from ...contract.units import format_bytes, format_ranks
+from ..machine import Machine
+from . import locks, nvidia_smi
 
 _BUSY_SHARE = 0.1  # of a GPU's memory in use by others; a desktop and idle contexts stay below
 _SETTLE_SECONDS = 0.3  # two launches at the same moment may each see the other's first lock
@@ -66,8 +66,8 @@ def taken(
             raise UsageError(f"gpus={gpus!r}: this machine has no GPU; leave gpus out to run on the CPU.")
         yield {}
         return
-    with ExitStack() as locks:
-        chosen = _take(machine, ranks, gpus, wait, run_id, locks)
+    with ExitStack() as held:
+        chosen = _take(machine, ranks, gpus, wait, run_id, held)
         # nvidia-smi counts by bus, CUDA by speed unless told.
         order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if all(gpu.listed for gpu in chosen) else {}
         yield {"CUDA_VISIBLE_DEVICES": ",".join(gpu.entry for gpu in chosen), **order}
@@ -107,11 +107,11 @@ def _names(entry: str, gpu: nvidia_smi.Listed) -> bool:
     return entry == str(gpu.index) or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
 
 
-def _take(machine: Machine, ranks: int, wanted, wait: float, run_id: str, locks: ExitStack) -> list[Gpu]:
+def _take(machine: Machine, ranks: int, wanted, wait: float, run_id: str, held: ExitStack) -> list[Gpu]:
     deadline, said = time.monotonic() + max(wait, _SETTLE_SECONDS), False
     while True:
         candidates = _candidates(visible_gpus(machine), ranks, wanted)
-        chosen, refused = _attempt(candidates, ranks, wanted is not None, run_id, locks)
+        chosen, refused = _attempt(candidates, ranks, wanted is not None, run_id, held)
         if chosen:
             return chosen if wanted else sorted(chosen, key=lambda gpu: gpu.number)
         left = deadline - time.monotonic()
@@ -138,15 +138,15 @@ def _candidates(visible: list[Gpu], ranks: int, wanted: list[int] | None) -> lis
     return [by_number[number] for number in wanted]
 
 
-def _attempt(candidates, ranks, named: bool, run_id, locks) -> tuple[list[Gpu], list[tuple[Gpu, str]]]:
+def _attempt(candidates, ranks, named: bool, run_id, held) -> tuple[list[Gpu], list[tuple[Gpu, str]]]:
     chosen, refused = [], []
     with ExitStack() as mine:
         for gpu in candidates:
             with ExitStack() as lock:
                 try:
-                    lock.enter_context(gpu_locks.locked(gpu.lock_name, run_id))
-                except gpu_locks.Held as held:
-                    refused.append((gpu, f"held by {held.holder}"))
+                    lock.enter_context(locks.locked(gpu.lock_name, run_id))
+                except locks.Held as other:
+                    refused.append((gpu, f"held by {other.holder}"))
                     continue
                 if not named and (reason := gpu.busy()):  # only now: who holds a lock uses memory, too
                     refused.append((gpu, reason))
@@ -154,7 +154,7 @@ def _attempt(candidates, ranks, named: bool, run_id, locks) -> tuple[list[Gpu], 
                 mine.push(lock.pop_all())
             chosen.append(gpu)
             if len(chosen) == ranks:
-                locks.push(mine.pop_all())
+                held.push(mine.pop_all())
                 return chosen, []
     return [], refused
 

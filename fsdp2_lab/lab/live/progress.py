@@ -6,10 +6,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..contract.errors import LabError, first_line
-from ..contract.record import LaunchRecord
-from ..contract.secrets import redact, split_command
-from ..contract.units import format_ranks
+from ...contract.errors import LabError, first_line
+from ...contract.record import LaunchRecord
+from ...contract.secrets import redact, split_command
+from ...contract.units import format_ranks
 from .standing import Follower
 
 _LINE_SECONDS = 10.0  # between two lines about steps, where lines cannot be replaced

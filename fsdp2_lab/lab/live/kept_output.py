@@ -3,9 +3,9 @@
 from html import escape
 from pathlib import Path
 
-from ..contract.errors import LabError
-from ..contract.secrets import split_command
-from ..contract.units import format_seconds
+from ...contract.errors import LabError
+from ...contract.secrets import split_command
+from ...contract.units import format_seconds
 from .progress import closing
 from .rank_output import rank_output, without_machine_paths
 

@@ -4,8 +4,8 @@ import os
 import sysconfig
 from pathlib import Path
 
-from ..contract.places import Collective, Place
-from ..contract.units import format_seconds
+from ...contract.places import Collective, Place
+from ...contract.units import format_seconds
 from .diagnosis import waited_too_long
 
 _PACKAGE = str(Path(__file__).parents[1])

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 
-from ..contract.errors import UsageError
+from ...contract.errors import UsageError
 
 FOLDER = Path("/tmp/fsdp2-lab-gpus")  # not TMPDIR: users who differ in that must still meet here
 _FOLDER_MODE, _FILE_MODE = 0o1777, 0o666  # all may lock, none may remove what another made

@@ -7,9 +7,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..contract.errors import UsageError
-from ..contract.places import exits_file, place_file, read_exits, read_place, stack_file
-from ..contract.record import LaunchRecord, RankError, RankRecord, rank_file, read_record, write_launch, write_record
+from ...contract.errors import UsageError
+from ...contract.places import exits_file, place_file, read_exits, read_place, stack_file
+from ...contract.record import LaunchRecord, RankError, RankRecord, rank_file, read_record, write_launch, write_record
 from .diagnosis import exit_codes, find_errors, is_consequence, last_lines, left_early, waited_too_long
 from .evidence import likely_cause
 from .hang import explain

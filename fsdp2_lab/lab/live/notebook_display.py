@@ -3,8 +3,8 @@
 import time
 from html import escape
 
-from ..contract.record import LaunchRecord
-from ..contract.units import format_duration
+from ...contract.record import LaunchRecord
+from ...contract.units import format_duration
 from .kept_output import kept_output
 from .progress import Progress, opening, starting
 from .standing import Follower, Standing

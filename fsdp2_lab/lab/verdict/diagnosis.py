@@ -5,8 +5,8 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-from ..contract.places import Exit, Place
-from ..contract.record import RankError, RankRecord
+from ...contract.places import Exit, Place
+from ...contract.record import RankError, RankRecord
 from .evidence import signal_name
 
 # What the other ranks say when a peer is gone; a cause only if nobody has a better one.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from ..contract.record import RankRecord, rank_file, read_record
-from ..contract.units import format_bytes, format_duration
+from ...contract.record import RankRecord, rank_file, read_record
+from ...contract.units import format_bytes, format_duration
 
 _READ_SHARE = 0.005  # of the launcher's time may go into reading the record
 _LARGEST_RECORD_BYTES = 8_000_000  # takes half a second; a larger one would hold the launcher up for longer

@@ -2,7 +2,7 @@
 
 import os
 
-from ..contract.record import RankError
+from ...contract.record import RankError
 from .diagnosis import LEFT_EARLY, waited_too_long
 
 

@@ -1,0 +1,1 @@
+"""Which GPUs a launch takes, and how launches of one machine keep off each other's."""
