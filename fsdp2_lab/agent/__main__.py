@@ -26,7 +26,10 @@ def run_agent(argv: list[str], handler=None) -> None:
     from .loopback import use_loopback
 
     use_handler(handler or RankHandler)
-    torchrun([*use_loopback(), *argv])
+    torchrun([*use_loopback(), *argv])  # raises where a rank failed
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # a third of a second earlier than by way of torch's modules, which have nothing more to do here
 
 
 def _abandon(run_dir: str) -> None:
