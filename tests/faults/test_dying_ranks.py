@@ -1,7 +1,8 @@
 """A rank that dies, however it dies, fails the launch: the cause is named, nothing is left, nothing is lost."""
 
 import pytest
-from harness import Fault, broken_promises
+from harness import Fault
+from promises import broken_promises
 
 RAISED = r"^rank 1 of \d failed first, in stage work"
 ENDED = r"^rank 1 of \d was ended by {} first, in stage work\."

@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from harness import SCRIPTS, nothing_left, nothing_lost
+from harness import SCRIPTS
+from promises import nothing_left, nothing_lost
 
 TIMEOUT = 20.0
 END_SECONDS = 10.0  # after the deadline

@@ -8,8 +8,9 @@ import time
 
 import nbformat
 import pytest
-from harness import SCRIPTS, nothing_left, nothing_lost
+from harness import SCRIPTS
 from jupyter_client.manager import start_new_kernel
+from promises import nothing_left, nothing_lost
 
 STOP_SECONDS = 10.0
 LAUNCH = """

@@ -10,7 +10,8 @@ import time
 
 import psutil
 import pytest
-from harness import SCRIPTS, nothing_left, nothing_lost
+from harness import SCRIPTS
+from promises import nothing_left, nothing_lost
 
 STOP_SECONDS = 10.0  # from a signal to the launcher's end
 ORPHAN_SECONDS = 10.0  # from the launcher's death to its ranks' own

@@ -5,7 +5,8 @@ import shutil
 import sys
 
 import pytest
-from harness import SCRIPTS, Lab, not_well, nothing_left
+from harness import SCRIPTS, Lab
+from promises import not_well, nothing_left
 
 MIB = 2**20
 # Ranks forked from a server that has imported already meet the same faults and end alike.

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from harness import SCRIPTS, not_well, nothing_left, nothing_lost
+from harness import SCRIPTS
+from promises import not_well, nothing_left, nothing_lost
 
 FAULTS, FOREIGN = SCRIPTS / "faults.py", SCRIPTS / "foreign_faults.py"
 BEND = Path(__file__).parent / "bend"

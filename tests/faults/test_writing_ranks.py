@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from harness import SCRIPTS, Fault, broken_promises, not_well, nothing_left
+from harness import SCRIPTS, Fault
+from promises import broken_promises, not_well, nothing_left
 
 RAISED = r"^rank 1 of \d failed first, in stage work"
 BOOM = "^boom on rank 1$"

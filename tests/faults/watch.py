@@ -58,9 +58,9 @@ class Watch:
     def left(self, seconds: float = LEFT_SECONDS, but=lambda process: False) -> list[str]:
         """What still runs after so many seconds, each by its pid and command line; `but` excepts a process."""
         deadline = time.monotonic() + seconds
-        while (alive := [p for p in self.alive() if not _ignore_gone(lambda p=p: but(p))]) and (
-            time.monotonic() < deadline
-        ):
+        while alive := [p for p in self.alive() if not _ignore_gone(lambda p=p: but(p))]:
+            if time.monotonic() > deadline:
+                break
             time.sleep(SAMPLE_SECONDS)
         return [f"{p.pid} {' '.join(_ignore_gone(p.cmdline) or ['?'])[:150]}" for p in alive]
 
@@ -69,12 +69,8 @@ class Watch:
         return sorted(path.name for path in self._temporary.iterdir() if not path.name.startswith(KEPT))
 
     def ports_held(self) -> list[int]:
-        """Ports that were listened on while it ran, and that one of its processes holds still."""
-        ours, ports = {process.pid for process in self.seen}, {port for _, port in self.listened}
-        if self._root:
-            ours.add(self._root.pid)
-        listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-        return sorted({c.laddr.port for c in listening if c.laddr.port in ports and c.pid in ours})
+        """Ports that its processes listen on still."""
+        return sorted({port for _, port in self._listening()})
 
     def also(self, pid: int, unix_seconds: float) -> None:
         """Watch a process that neither descends from the launch any more nor carries its token.
@@ -92,7 +88,7 @@ class Watch:
                 self._remember(_ignore_gone(lambda: self._root.children(recursive=True)) or [])
             if time.monotonic() - scanned > SCAN_SECONDS:
                 self._scan()
-                self._listen()
+                self.listened |= self._listening()
                 scanned = time.monotonic()
 
     def _scan(self) -> None:
@@ -106,11 +102,13 @@ class Watch:
         for process in processes:
             self._seen.setdefault((process.pid, process.create_time()), process)
 
-    def _listen(self) -> None:
+    def _listening(self) -> set[tuple[str, int]]:
+        found = set()
         for process in [*self.seen, *([self._root] if self._root else [])]:
             for connection in _ignore_gone(lambda process=process: process.net_connections("tcp")) or []:
                 if connection.status == psutil.CONN_LISTEN:
-                    self.listened.add((connection.laddr.ip, connection.laddr.port))
+                    found.add((connection.laddr.ip, connection.laddr.port))
+        return found
 
 
 def _runs(process: psutil.Process) -> bool:
