@@ -6,7 +6,7 @@ from promises import broken_promises
 
 RAISED = r"^rank 1 of \d failed first, in stage work"
 ENDED = r"^rank 1 of \d was ended by {} first, in stage work\."
-MEMORY = r"^(Likely cause|Cause): .*memory"
+MEMORY = r"\n(Likely cause|Cause): .*memory"
 LEFT = r"^rank 1 of \d .*left"
 
 FAULTS = [
