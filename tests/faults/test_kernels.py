@@ -90,8 +90,7 @@ def test_a_failed_rank_fails_the_cell_and_the_next_cell_launches_again(kernel, l
     assert not left(lab, kernel)
 
 
-@pytest.mark.fast
-@pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.parametrize("presses", [pytest.param(1, marks=pytest.mark.fast), 2])
 def test_the_stop_button_ends_every_rank(presses, kernel, lab):
     kernel.launch("deaf", "foreign_faults")
     kernel.wait_until_reached()

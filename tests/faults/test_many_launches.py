@@ -20,10 +20,8 @@ IN_TURN = {
     "exception": [1, "ValueError", "boom on rank 1", "work"],
     "thread": [1, "ValueError", "boom on rank 1", "work"],
     "sigkill": [1, "SIGKILL", None, "work"],
-    "sigsegv": [1, "SIGSEGV", None, "work"],
     "os-exit-0": [1, None, None, "work"],
     "exit-3": [1, None, None, "work"],
-    "odd-bytes": [1, "ValueError", "boom on rank 1", "work"],
 }
 
 

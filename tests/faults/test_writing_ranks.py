@@ -10,7 +10,7 @@ RAISED = r"^rank 1 of \d failed first, in stage work"
 BOOM = "^boom on rank 1$"
 FAULTS = [
     Fault("flood", RAISED, "ValueError", BOOM, recorded="failed"),
-    Fault("odd-bytes", RAISED, "ValueError", BOOM, recorded="failed", fast=True),
+    Fault("odd-bytes", RAISED, "ValueError", BOOM, recorded="failed"),
     Fault("odd-message", RAISED, "ValueError", "boom", recorded="failed"),
     Fault("long-message", RAISED, "ValueError", "^boom boom", recorded="failed"),
     Fault("closed-stdout", RAISED, "ValueError", BOOM, recorded="failed"),
