@@ -183,6 +183,13 @@ def python_memory():
 
 
 @fault
+def eats_memory():
+    kept = []
+    while True:
+        kept.append(torch.ones(2**22))  # 16 MiB, touched
+
+
+@fault
 def flood():
     line = b"a line of one hundred bytes, as a training script prints when somebody forgot a print in a loop....\n"
     for descriptor in (1, 2):
