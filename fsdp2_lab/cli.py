@@ -113,6 +113,8 @@ def _runs(asked, _rest) -> int:
     if asked.id is not None:
         run = Run.open(asked.id)
         print(json.dumps(run.to_json(), indent=1) if asked.json else run)
+        if not asked.json and run.status not in ("ok", "running"):
+            print(f"\n{run.failure()}")
         return 0
     listed = runs()
     if asked.json:
