@@ -31,15 +31,22 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
+@pytest.fixture(autouse=True)
+def reported(request):
+    """Adds to the benchmark's file whether a test passed, and what it measured with its `lab`."""
+    yield
+    called = getattr(request.node, "report_call", None)
+    if (file := os.environ.get(FILE_VARIABLE)) and called and not called.skipped:
+        lab = request.node.funcargs.get("lab")
+        row = {"name": request.node.name, "file": request.node.path.stem, "survived": called.passed}
+        with Path(file).open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row | (lab.measures if lab else {})) + "\n")
+
+
 @pytest.fixture
-def lab(request, tmp_path):
-    """A project folder, watched; what a test measured with it goes into the benchmark's file."""
+def lab(tmp_path):
+    """A project folder of its own, watched; it keeps what a test measures with it."""
     lab = Lab(tmp_path)
     with lab.watch:
         yield lab
         lab.adopt()  # so that a test that failed half-way leaves nothing either
-    called = getattr(request.node, "report_call", None)
-    if (file := os.environ.get(FILE_VARIABLE)) and called and not called.skipped:
-        row = {"name": request.node.name, "file": request.node.path.stem, "survived": called.passed, **lab.measures}
-        with Path(file).open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(row) + "\n")
