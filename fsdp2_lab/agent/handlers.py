@@ -54,7 +54,7 @@ class RankHandler(SubprocessHandler):
 
     def _note_exit(self, code: int) -> None:
         if self._rank not in self._exits:
-            self._exits[self._rank] = Exit(code, time.time(), RankHandler._asked)
+            self._exits[self._rank] = Exit(code, time.monotonic(), RankHandler._asked)
             with suppress(UsageError):  # a full disk
                 write_exits(_logs(), self._exits)
 

@@ -44,7 +44,12 @@ class Stand:
         """Write what this rank raised, and where."""
         text = "".join(traceback.format_exception(error))
         self._place.error = RankError(
-            self._place.rank, type(error).__name__, str(error), text, unix_seconds=time.time()
+            self._place.rank,
+            type(error).__name__,
+            str(error),
+            text,
+            unix_seconds=time.time(),
+            monotonic_seconds=time.monotonic(),
         )
         self._tell(traceback.extract_tb(error.__traceback__))
 

@@ -52,7 +52,7 @@ class Exit:
     """How one rank ended, as torchrun's agent saw it; `asked` says that the agent had told it to."""
 
     code: int
-    unix_seconds: float
+    monotonic_seconds: float
     asked: bool
 
 

@@ -55,7 +55,10 @@ class StepRow:
 
 @dataclass
 class RankError:
-    """What ended a rank: the exception and where it was raised."""
+    """What ended a rank: the exception and where it was raised.
+
+    `monotonic_seconds` orders the errors of one machine, whatever is done to its clock meanwhile.
+    """
 
     rank: int
     type: str
@@ -64,6 +67,7 @@ class RankError:
     stage: str | None = None
     unix_seconds: float | None = None
     step: int | None = None
+    monotonic_seconds: float | None = None
 
 
 @dataclass

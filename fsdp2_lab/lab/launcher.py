@@ -90,7 +90,7 @@ def execute(
 
 
 def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: dict, progress, warm) -> Run:
-    job, code, status, kills = None, None, "interrupted", oom_kills()
+    job, code, status, kills, began = None, None, "interrupted", oom_kills(), time.monotonic()
     try:
         record.threads_per_rank = _threads_per_rank(record.ranks)
         progress.start(record, run_dir)
@@ -116,7 +116,7 @@ def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: d
         with deferred(then_raise=status != "interrupted"):  # a second Ctrl-C has nothing left to end
             if job:
                 job.end()
-            conclude(record, run_dir, status, code, job.rss_peak_bytes if job else {}, kills)
+            conclude(record, run_dir, status, code, time.monotonic() - began, job.rss_peak_bytes if job else {}, kills)
             progress.finish(Run(run_dir, record))
     return Run(run_dir, record)
 

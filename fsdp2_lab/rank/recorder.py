@@ -212,7 +212,14 @@ class Record:
     def _on_exception(self, kind, error, trace) -> None:
         text = "".join(traceback.format_exception(kind, error, trace))
         self._record.error = RankError(
-            self._record.rank, kind.__name__, str(error), text, self._stage_name, time.time(), self._step
+            self._record.rank,
+            kind.__name__,
+            str(error),
+            text,
+            self._stage_name,
+            time.time(),
+            self._step,
+            time.monotonic(),
         )
         if threading.current_thread() is threading.main_thread():  # a meter belongs to the thread that started it
             with suppress(Exception):  # a rank that ran out of memory has its peak to tell

@@ -17,7 +17,9 @@ def failed(rank_record):
     def make(errors: dict[int, tuple[str, float]]):
         return {
             rank: rank_record(
-                rank, status="failed", error=RankError(rank, "RuntimeError", message, "Traceback …", "train", seconds)
+                rank,
+                status="failed",
+                error=RankError(rank, "RuntimeError", message, "Traceback …", "train", None, None, seconds),
             )
             for rank, (message, seconds) in errors.items()
         }
@@ -109,7 +111,7 @@ def test_ranks_that_came_as_far_as_each_other_did_not_leave_early(rank_record):
 
 def test_who_had_ended_when_the_others_lost_a_peer_had_left_them(tmp_path):
     exits = {"0": Exit(1, 9.1, asked=False), "1": Exit(0, 9.0, asked=False)}
-    lost = RankError(0, "RuntimeError", CLOSED, "Traceback …", None, 9.0)
+    lost = RankError(0, "RuntimeError", CLOSED, "Traceback …")
     (error,) = left_early({}, exits, [lost])  # also where nobody keeps a record
     assert (error.rank, error.type) == (1, LEFT_EARLY)
 

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from ...contract.errors import UsageError
 from ...contract.places import exits_file, place_file, read_exits, read_place, stack_file
 from ...contract.record import LaunchRecord, RankError, RankRecord, rank_file, read_record, write_launch, write_record
 from .diagnosis import exit_codes, find_errors, is_consequence, last_lines, left_early, waited_too_long
-from .evidence import likely_cause
+from .evidence import likely_cause, signal_name
 from .hang import explain
 
 _TORCHRUN_BYTES = 4000
@@ -22,6 +21,7 @@ def conclude(
     run_dir: Path,
     status: str,
     code: int | None,
+    seconds: float,
     rss_peak_bytes: dict[str, int],
     oom_kills_before: int | None,
 ) -> None:
@@ -33,7 +33,7 @@ def conclude(
     with suppress(OSError):  # of a folder that somebody has removed, or a full disk
         _flatten(logs)
     launch.rss_peak_bytes = dict(sorted(rss_peak_bytes.items()))
-    launch.seconds = max(0.0, time.time() - launch.started_unix_seconds)
+    launch.seconds = seconds
     exits = read_exits(logs)
     launch.exit_codes = exit_codes(exits, launch.ranks, code)
     records, unreadable = _records(run_dir, launch.ranks)
@@ -93,7 +93,7 @@ def _mark(run_dir: Path, launch: LaunchRecord, records: dict[int, RankRecord]) -
 
 def _torchrun_error(logs: Path, code: int | None) -> RankError:
     said = last_lines(logs / "torchrun.log", _TORCHRUN_BYTES)
-    how = f"was ended by signal {-code}" if code is not None and code < 0 else "failed before any rank did"
+    how = f"was ended by {signal_name(-code)}" if code is not None and code < 0 else "failed before any rank did"
     return RankError(-1, "torchrun", f"torchrun {how}", said)
 
 

@@ -46,7 +46,7 @@ def find_errors(
     for key, each in exits.items():
         if int(key) not in errors and each.code != 0 and not each.asked:
             errors[int(key)] = _silent(int(key), each, records.get(int(key)), logs)
-    return sorted(errors.values(), key=lambda error: (is_consequence(error), error.unix_seconds or 0.0))
+    return sorted(errors.values(), key=lambda error: (is_consequence(error), error.monotonic_seconds or 0.0))
 
 
 def is_consequence(error: RankError) -> bool:
@@ -64,23 +64,20 @@ def left_early(
 ) -> list[RankError]:
     """Ranks that ended with exit code 0 before the others, or without closing their record.
 
-    `consequences` are errors of ranks that lost their peers: whoever had ended by then had left them.
+    `consequences` are errors of ranks that lost their peers: whoever ended well by itself had left them.
     """
     reached = max((len(record.stages) for record in records.values()), default=0)
     steps = max((len(record.steps) for record in records.values()), default=0)
-    lost_unix_seconds = min((error.unix_seconds or 0.0 for error in consequences), default=0.0)
     left = []
-    for rank, each in sorted((int(rank), each) for rank, each in exits.items() if each.code == 0):
+    for rank in sorted(int(rank) for rank, each in exits.items() if each.code == 0):
         record = records.get(rank)
         if record and record.status == "running":
             message = "it ended with exit code 0 and without closing its record, as os._exit(0) does"
-        elif each.unix_seconds - _NOTICE_SECONDS < lost_unix_seconds or (
-            record and (len(record.stages) < reached or len(record.steps) < steps)
-        ):
+        elif consequences or (record and (len(record.stages) < reached or len(record.steps) < steps)):
             message = "it ended with exit code 0 while other ranks went on, as sys.exit(0) on one rank does"
         else:
             continue
-        left.append(RankError(rank, LEFT_EARLY, message, "", record and _stage(record), each.unix_seconds))
+        left.append(RankError(rank, LEFT_EARLY, message, "", record and _stage(record)))
     return left
 
 
@@ -95,14 +92,14 @@ def last_lines(path: Path, size: int = _LAST_LINES_BYTES) -> str:
 
 
 def _silent(rank: int, each: Exit, record: RankRecord | None, logs: Path) -> RankError:
-    seen = each.unix_seconds - _NOTICE_SECONDS
     if each.code < 0:
         name = signal_name(-each.code)
-        error = RankError(rank, name, f"rank {rank} was ended by {name}", "", None, seen)
+        error = RankError(rank, name, f"rank {rank} was ended by {name}", "")
     else:
         said = last_lines(logs / f"rank{rank}.stderr")
-        error = RankError(rank, "SystemExit", f"rank {rank} ended with exit code {each.code}", said, None, seen)
-    return replace(error, stage=record and _stage(record))
+        error = RankError(rank, "SystemExit", f"rank {rank} ended with exit code {each.code}", said)
+    seen = each.monotonic_seconds - _NOTICE_SECONDS
+    return replace(error, stage=record and _stage(record), monotonic_seconds=seen)
 
 
 def _stage(record: RankRecord) -> str | None:
