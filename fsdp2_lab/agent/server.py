@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ..contract.marking import show_run_dir
 from ..contract.messages import receive, send
+from ..contract.workspace import RUN_DIR_VARIABLE
 from . import guard
 
 # Third-party only: the project's own modules are read anew by every rank.
@@ -138,6 +140,7 @@ class Server:
             file = os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
             os.dup2(file, number)
             os.close(file)
+        show_run_dir(request["environment"][RUN_DIR_VARIABLE])
         os.environ.clear()
         os.environ.update(self._set_by_imports | request["environment"])
         os.environ[guard.PARENT_VARIABLE] = str(server)

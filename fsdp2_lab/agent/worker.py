@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import types
+from contextlib import suppress
 from pathlib import Path
 
 from ..contract.workspace import RUN_DIR_VARIABLE
@@ -41,11 +42,14 @@ def run_script(script: str) -> None:
 
 def _report(stand: Stand, error: BaseException) -> None:
     stand.tell_error(error)
-    # What torch's own @record does around a main function: the agent prints it as the root cause.
-    from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+    # The script may have closed what these write to, or removed its folder: that is no news beside the error.
+    with suppress(Exception):
+        sys.excepthook(type(error), error, error.__traceback__)
+    with suppress(Exception):
+        # What torch's own @record does around a main function: the agent prints it as the root cause.
+        from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
-    get_error_handler().record_exception(error)
-    sys.excepthook(type(error), error, error.__traceback__)
+        get_error_handler().record_exception(error)
 
 
 def _on_thread_exception(stand: Stand, failed) -> None:

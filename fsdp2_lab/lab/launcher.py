@@ -125,8 +125,12 @@ def _check_script(script: Path, argv: list[str]) -> Path:
     script = script.resolve()
     if not script.is_file():
         raise UsageError(f"No script {script}: expected a Python file for torchrun, and its settings after it.")
+    try:
+        text = script.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{script} cannot be read ({error.strerror}).") from None
     # Only a script that reads our settings has its command line checked here; another's is its own affair.
-    if "read_settings(" in script.read_text(encoding="utf-8", errors="replace"):
+    if "read_settings(" in text:
         parse_settings(argv)
     return script
 

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+from ..contract.marking import ROOM
 from ..contract.messages import receive_now, send
 from .machine import machine
 
@@ -96,7 +97,7 @@ class WarmServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-m", "fsdp2_lab.agent.server", str(theirs.fileno()), str(os.getpid())],
                 # One thread: what a rank has is set when it starts.
-                env=dict(os.environ) | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                env=dict(os.environ) | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | ROOM,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

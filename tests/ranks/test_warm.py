@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 
+from fsdp2_lab import StageInterrupted
 from fsdp2_lab.contract import workspace
 from fsdp2_lab.lab import warm
 from fsdp2_lab.lab.launcher import execute
@@ -132,6 +133,24 @@ def test_a_changed_environment_and_a_dead_server_each_start_a_new_one(start, mon
     second.wait(5)
     run = start("mirror", "look", how="warm")
     assert (run.status, run.launch.cold_because) == ("ok", None)
+
+
+def test_an_interrupt_finds_forked_ranks_though_they_are_the_servers_children(start, processes_of):
+    class InterruptOnceRunning(Progress):
+        def start(self, launch, run_dir):
+            self.run_dir, self.found = run_dir, None
+
+        def update(self):
+            if (self.run_dir / "rank1.json").exists():
+                self.found = {process.pid for process in processes_of(self.run_dir)}
+                raise KeyboardInterrupt
+
+    progress = InterruptOnceRunning()
+    with pytest.raises(StageInterrupted) as caught:
+        execute(workspace.script_path("mirror"), 2, ["wait"], 60, progress, warm=True)
+    ranks = {record.pid for record in caught.value.run.records}
+    assert ranks < progress.found and len(progress.found) == 3  # and their agent
+    assert processes_of(progress.run_dir) == []
 
 
 def test_a_server_killed_during_a_run_fails_the_run_and_leaves_nobody(start, processes_of):

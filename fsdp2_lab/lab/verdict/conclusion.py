@@ -14,6 +14,8 @@ from .evidence import likely_cause, signal_name
 from .hang import explain
 
 _TORCHRUN_BYTES = 4000
+_BRIEF_CHARACTERS = 300
+_FULL_BYTES = 2**16
 
 
 def conclude(
@@ -57,6 +59,8 @@ def conclude(
         launch.consequences = [f"rank {error.rank} then failed: {_brief(error)}" for error in errors[1:]]
     elif status == "timeout":
         launch.explanation += explain(told, launch.ranks) or ["No rank has said where it stood."]
+    if status != "ok" and _is_full(run_dir):
+        launch.explanation.append(f"No space left for {run_dir}: what ranks recorded and printed may be missing.")
     launch.explanation += unreadable
     _mark(run_dir, launch, records)
     with suppress(OSError):
@@ -97,10 +101,17 @@ def _torchrun_error(logs: Path, code: int | None) -> RankError:
     return RankError(-1, "torchrun", f"torchrun {how}", said)
 
 
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < _FULL_BYTES
+    except OSError:
+        return False
+
+
 def _brief(error: RankError) -> str:
     # Gloo begins with a place in its own source and ends with advice.
     line = next(iter(error.message.strip().splitlines()), "")
-    line = re.sub(r"^\[[^]]*:\d+\] ", "", line).partition(". ")[0]
+    line = re.sub(r"^\[[^]]*:\d+\] ", "", line).partition(". ")[0][:_BRIEF_CHARACTERS]
     return f"{error.type}: {line}" if line else error.type
 
 

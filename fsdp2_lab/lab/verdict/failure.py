@@ -5,6 +5,8 @@ import os
 from ...contract.record import RankError
 from .diagnosis import LEFT_EARLY, waited_too_long
 
+_MOST_CHARACTERS = 12_000
+
 
 def failure_text(run) -> str:
     """The cause, what followed from it, and the places of logs and run, and the command to repeat it."""
@@ -16,7 +18,7 @@ def failure_text(run) -> str:
         lines.append(f"No end after {run.launch.timeout_seconds:g} s, so every rank was ended.")
     if run.error and waited_too_long(run.error):  # who gave up waiting is not who is to blame
         lines += [*explanation, f"rank {run.error.rank} of {run.ranks} gave up first{_where(run.error)}."]
-        lines.append(run.error.traceback.rstrip())
+        lines.append(_short(run.error.traceback))
     elif run.error:
         lines += [*_cause(run.error, run.ranks), *explanation]
     else:
@@ -32,7 +34,7 @@ def _cause(error: RankError, ranks: int) -> list[str]:
     who = f"rank {error.rank} of {ranks}"
     where = _where(error)
     if error.rank < 0:
-        return [f"{error.message}.", error.traceback]
+        return [f"{error.message}.", _short(error.traceback)]
     if error.type.startswith(("SIG", "signal")):
         return [f"{who} was ended by {error.type} first{where}."]
     if error.type == LEFT_EARLY:
@@ -42,7 +44,17 @@ def _cause(error: RankError, ranks: int) -> list[str]:
         return [f"{who} failed first{where}: {error.message}.", *last]
     # A mistake of the reader's own needs no traceback of ours.
     own_words = error.type == "UsageError" or not error.traceback
-    return [f"{who} failed first{where}.", error.message if own_words else error.traceback.rstrip()]
+    return [f"{who} failed first{where}.", _short(error.message if own_words else error.traceback)]
+
+
+def _short(text: str) -> str:
+    # A message can be megabytes; its beginning says what, its end where.
+    text = text.strip()
+    left_out = len(text) - _MOST_CHARACTERS
+    if left_out <= 0:
+        return text
+    half = _MOST_CHARACTERS // 2
+    return f"{text[:half]}\n… {left_out} characters left out …\n{text[-half:]}"
 
 
 def _where(error: RankError) -> str:
