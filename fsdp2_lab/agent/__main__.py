@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..contract.errors import UsageError
-from ..contract.processes import kill_all
+from ..contract.processes import end_children, kill_all
 from ..contract.record import read_launch, write_launch
 from ..contract.workspace import RUN_DIR_VARIABLE
 from . import guard
@@ -26,7 +26,11 @@ def run_agent(argv: list[str], handler=None) -> None:
     from .loopback import use_loopback
 
     use_handler(handler or RankHandler)
-    torchrun([*use_loopback(), *argv])  # raises where a rank failed
+    guard.adopt_orphans()
+    try:
+        torchrun([*use_loopback(), *argv])  # raises where a rank failed
+    finally:
+        end_children()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a third of a second earlier than by way of torch's modules, which have nothing more to do here
@@ -34,6 +38,7 @@ def run_agent(argv: list[str], handler=None) -> None:
 
 def _abandon(run_dir: str) -> None:
     kill_all(run_dir)
+    end_children()
     with suppress(UsageError, OSError):
         launch = read_launch(Path(run_dir))
         if launch and launch.status == "running":

@@ -11,6 +11,7 @@ from collections.abc import Callable
 PARENT_VARIABLE = "FSDP2_LAB_PARENT_PID"
 _PERIOD_SECONDS = 0.1
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def watch_parent(
@@ -35,5 +36,14 @@ def watch_parent(
 
 def die_with_parent() -> None:
     """Have the kernel kill this process with its parent, even while C code holds Python's lock. Linux only."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, so that a double fork hides nobody. Linux only."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(option, value)

@@ -13,10 +13,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from ..contract.marking import show_run_dir
 from ..contract.messages import receive, send
+from ..contract.processes import end_children, end_descendants, ignore_gone
 from ..contract.workspace import RUN_DIR_VARIABLE
 from . import guard
 
@@ -63,6 +67,8 @@ class Server:
         self._imported_seconds = time.time()
         self._selector = selectors.DefaultSelector()
         self._selector.register(kernel, selectors.EVENT_READ, self._serve_kernel)
+        self._children: set[int] = set()  # agents and ranks; any other child is what a rank left
+        guard.adopt_orphans()
         send(kernel, {"ready": True})
 
     def serve(self) -> Role:
@@ -71,11 +77,17 @@ class Server:
             for key, _ in self._selector.select(_LOOK_SECONDS):
                 if role := key.data(key.fileobj):
                     return role
+        self._leave()
+
+    def _leave(self) -> None:
+        for pid in self._children:  # theirs are not found any more once they have ended
+            if process := ignore_gone(lambda pid=pid: psutil.Process(pid)):
+                end_descendants(process)
         os._exit(0)  # agents see it, end their ranks and say so in the record
 
     def _serve_kernel(self, kernel: socket.socket) -> Role | None:
         if (request := receive(kernel)) is None:
-            os._exit(0)
+            self._leave()
         if reason := self._unfit():
             send(kernel, {"id": request["id"], "refused": reason})
             return None
@@ -101,15 +113,25 @@ class Server:
         return None
 
     def _watch(self, pid: int, asker: socket.socket, name: dict) -> None:
+        self._children.add(pid)
         send(asker, name | {"pid": pid})
 
         def ended(pidfd: int) -> None:
             self._selector.unregister(pidfd)
             os.close(pidfd)
             _, status = os.waitpid(pid, 0)
+            self._children.remove(pid)
+            end_children(but=self._children)
+            self._bury_orphans()
             send(asker, name | {"code": os.waitstatus_to_exitcode(status)})
 
         self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, ended)
+
+    def _bury_orphans(self) -> None:
+        for process in psutil.Process().children():
+            if process.pid not in self._children:
+                with suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
 
     def _become_agent(self, request: dict, server: socket.socket) -> None:
         self._leave_server(request)

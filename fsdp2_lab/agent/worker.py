@@ -15,6 +15,7 @@ from .stand import Stand
 def main(argv: list[str]) -> None:
     """Run `argv[0]` as this rank's program, with the rest as its command line."""
     guard.die_with_parent()
+    guard.adopt_orphans()
     stand = Stand(Path(os.environ[RUN_DIR_VARIABLE], "logs"), int(os.environ["RANK"]))
     guard.watch_parent(int(os.environ.pop(guard.PARENT_VARIABLE)), each_time=stand.tell_if_asked)
     threading.excepthook = lambda failed: _on_thread_exception(stand, failed)

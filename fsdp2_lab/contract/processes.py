@@ -1,7 +1,8 @@
-"""The processes of one run, found by what they all inherit: the run folder in their environment."""
+"""The processes of one run, found by the run folder in their environment, and by who started them."""
 
 import os
 import time
+from collections.abc import Collection
 
 import psutil
 
@@ -29,6 +30,28 @@ def kill_all(run_dir: str) -> None:
         for process in alive:
             ignore_gone(process.kill)
         time.sleep(0.05)
+
+
+def end_children(but: Collection[int] = ()) -> None:
+    """Kill this process's children, except the pids in `but`, and what descends from them, whatever its environment.
+
+    What lost its parent is among them, where this process and its ranks adopt orphans.
+    """
+    for _ in range(_ROUNDS):
+        children = ignore_gone(lambda: psutil.Process().children()) or []
+        alive = [child for child in children if child.pid not in but and not _is_zombie(child)]
+        if not alive:
+            return
+        for child in alive:
+            end_descendants(child)
+            ignore_gone(child.kill)
+        time.sleep(0.02)
+
+
+def end_descendants(parent: psutil.Process) -> None:
+    """Kill what a process has started, and what that has started, but not the process itself."""
+    for process in ignore_gone(lambda: parent.children(recursive=True)) or []:
+        ignore_gone(process.kill)
 
 
 def ignore_gone(ask):

@@ -15,7 +15,7 @@ from ..contract.workspace import RUN_DIR_VARIABLE
 
 _GRACE_SECONDS = 2.0  # between asking processes to end and ending them
 _STAND_SECONDS = 1.5  # for ranks to say where they stand
-_CENSUS_SECONDS = 2.0  # between two looks at who descends from whom
+_CENSUS_SECONDS = 1.0  # between two looks at who descends from whom
 
 
 class Agent(Protocol):
@@ -70,9 +70,8 @@ class Job:
 
     def end(self) -> None:
         """End every process of this run that is still alive: first asked, then killed."""
+        self._take_census()
         alive = {*processes_of(str(self._run_dir)), *self._family}
-        if self._agent.poll() is None:
-            alive.add(psutil.Process(self._agent.pid))
         for process in alive:
             ignore_gone(process.terminate)
         deadline = time.monotonic() + _GRACE_SECONDS
@@ -98,10 +97,14 @@ class Job:
                 key = str(rank)
                 self.rss_peak_bytes[key] = max(memory.rss, self.rss_peak_bytes.get(key, 0))
         if time.monotonic() > self._next_census:
-            # What a rank starts with an environment of its own is found only through its parents, while they live.
             self._next_census = time.monotonic() + _CENSUS_SECONDS
-            for process in filter(None, self._ranks.values()):
-                self._family |= {process, *(ignore_gone(lambda p=process: p.children(recursive=True)) or [])}
+            self._take_census()
+
+    def _take_census(self) -> None:
+        # What a rank starts with an environment of its own is found only through its parents, while they live.
+        agent = None if self._agent.poll() is not None else ignore_gone(lambda: psutil.Process(self._agent.pid))
+        for process in filter(None, [agent, *self._ranks.values()]):
+            self._family |= {process, *(ignore_gone(lambda p=process: p.children(recursive=True)) or [])}
 
 
 def _living(processes: set[psutil.Process]) -> set[psutil.Process]:
