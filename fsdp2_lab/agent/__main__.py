@@ -16,6 +16,7 @@ from . import guard
 def run_agent(argv: list[str], handler=None) -> None:
     """Run torchrun with these arguments; `handler` starts the ranks, each a Python of its own unless given."""
     run_dir = os.environ[RUN_DIR_VARIABLE]
+    guard.continue_with_parent()
     guard.watch_parent(int(os.environ[guard.PARENT_VARIABLE]), lambda: _abandon(run_dir))
     if handler is None:
         os.environ[guard.PARENT_VARIABLE] = str(os.getpid())  # of the ranks; a forked one has the server's

@@ -39,6 +39,24 @@ def die_with_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def end_with_parent(parent_pid: int) -> None:
+    """Have this process end soon after its parent, though one thread alone is busy with imports. Linux only."""
+
+    def look(*_) -> None:
+        if os.getppid() != parent_pid:
+            os._exit(0)
+
+    # Death of the parent's thread that started us sends this, too: so it is no signal that ends a process.
+    signal.signal(signal.SIGCONT, look)
+    continue_with_parent()
+    look()
+
+
+def continue_with_parent() -> None:
+    """Have this process go on when its parent ends, should it be stopped then. Linux only."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends, so that a double fork hides nobody. Linux only."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 import selectors
+import signal
 import socket
 import sys
 import time
@@ -49,25 +50,28 @@ Role = Callable[[], None]
 def main(argv: list[str]) -> None:
     """Serve until the kernel is gone. In a forked child this goes on as an agent or a rank, to its own end."""
     kernel, kernel_pid = socket.socket(fileno=int(argv[0])), int(argv[1])
-    before = dict(os.environ)
+    guard.end_with_parent(kernel_pid)
+    before, began = dict(os.environ), time.time()
     for name in PRELOADED:
         importlib.import_module(name)
     set_by_imports = {name: value for name, value in os.environ.items() if name not in before}
+    signal.signal(signal.SIGCONT, signal.SIG_DFL)  # from here on it looks by itself, and ends what ranks have started
     gc.collect()
     gc.freeze()  # a child's collector then leaves the shared pages alone
-    role = Server(kernel, kernel_pid, set_by_imports).serve()
+    role = Server(kernel, kernel_pid, set_by_imports, began).serve()
     role()
 
 
 class Server:
     """Answers the kernel, which asks for agents, and agents, which ask for ranks; tells both how these end."""
 
-    def __init__(self, kernel: socket.socket, kernel_pid: int, set_by_imports: dict[str, str]):
+    def __init__(self, kernel: socket.socket, kernel_pid: int, set_by_imports: dict[str, str], began: float):
         self._kernel_pid, self._set_by_imports = kernel_pid, set_by_imports
-        self._imported_seconds = time.time()
+        self._began = began  # before the imports, so that what changed during them counts as changed
         self._selector = selectors.DefaultSelector()
         self._selector.register(kernel, selectors.EVENT_READ, self._serve_kernel)
         self._children: set[int] = set()  # agents and ranks; any other child is what a rank left
+        self._ranks: dict[socket.socket, set[int]] = {}  # by the agent that asked for them
         guard.adopt_orphans()
         send(kernel, {"ready": True})
 
@@ -91,6 +95,9 @@ class Server:
         if reason := self._unfit():
             send(kernel, {"id": request["id"], "refused": reason})
             return None
+        if reason := _hidden_by(Path(request["script"]).parent):
+            send(kernel, {"id": request["id"], "refused": reason, "for_good": True})
+            return None
         ours, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
@@ -98,6 +105,7 @@ class Server:
             return lambda: self._become_agent(request, agents)
         agents.close()
         self._selector.register(ours, selectors.EVENT_READ, self._serve_agent)
+        self._ranks[ours] = set()
         self._watch(pid, kernel, {"id": request["id"]})
         return None
 
@@ -105,10 +113,13 @@ class Server:
         if (request := receive(agent)) is None:  # it has ended
             self._selector.unregister(agent)
             agent.close()
+            for rank in self._ranks.pop(agent) & self._children:  # it was killed before it could end them
+                os.kill(rank, signal.SIGKILL)
             return None
         pid = os.fork()
         if pid == 0:
             return lambda: self._become_rank(request)
+        self._ranks[agent].add(pid)
         self._watch(pid, agent, {"rank": request["environment"]["RANK"]})
         return None
 
@@ -142,12 +153,16 @@ class Server:
 
     def _become_rank(self, request: dict) -> None:
         self._leave_server(request)
+        import tempfile
+
         import numpy
         import torch
 
         from .worker import main as worker
 
         numpy.random.seed()  # Python's own generator is seeded anew by the fork itself
+        torch.default_generator.seed()  # else ranks that forget a seed would agree, and only when warm
+        tempfile.tempdir = None  # found anew from this rank's environment
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # was read at import, before this rank had it
         worker(request["argv"])
 
@@ -172,11 +187,29 @@ class Server:
             return f"{threads} threads run in the server of warm ranks, and a fork would lose them"
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
-            if file and os.path.isabs(file) and _changed_since(file, self._imported_seconds):
+            if file and os.path.isabs(file) and _changed_since(file, self._began):
                 return f"{module.__name__} has changed on disk"
-        if any(_changed_since(folder, self._imported_seconds) for folder in sys.path if folder.endswith("-packages")):
+        if any(_changed_since(folder, self._began) for folder in sys.path if folder.endswith("-packages")):
             return "installed packages have changed"
         return None
+
+
+def _hidden_by(folder: Path) -> str | None:
+    # A new Python would import these from beside the script; a fork has the others already.
+    for path in sorted(folder.glob("*")):
+        name = path.name.partition(".")[0]
+        module = sys.modules.get(name)
+        if module is None or name in sys.builtin_module_names or name == "fsdp2_lab":
+            continue
+        file = path / "__init__.py" if path.is_dir() else path
+        if file.suffix in (".py", ".so") and file.is_file() and not _is_of(module, file):
+            return f"{path.name} beside the script hides a module that warm ranks have imported"
+    return None
+
+
+def _is_of(module, file: Path) -> bool:
+    own = getattr(module, "__file__", None)
+    return bool(own) and os.path.exists(own) and os.path.samefile(own, file)
 
 
 def _changed_since(path: str, unix_seconds: float) -> bool:

@@ -165,7 +165,7 @@ def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path, d
     arguments += ["-m", "fsdp2_lab.agent.worker", str(script), *argv]
     if record.cold_because is None:
         try:
-            return start_warm_agent(arguments, environment, logs / "torchrun.log")
+            return start_warm_agent(arguments, script, environment, logs / "torchrun.log")
         except NotWarm as reason:
             record.cold_because = str(reason)
     return start_agent(arguments, environment, logs / "torchrun.log")

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,10 +16,13 @@ from .machine import machine
 
 WARM_VARIABLE = "FSDP2_LAB_WARM"
 _READY_SECONDS = 120.0
+_ANSWER_SECONDS = 10.0  # to fork an agent; a server that is stopped or stuck has not answered by then
+_END_SECONDS = 2.0
 # What is read while modules are imported; a change of one asks for a new server.
 _READ_AT_IMPORT = (
     *("TORCH", "PYTORCH", "PYTHON", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "LD_", "LANG", "LC_"),
-    *("HF_", "HUGGING", "TRANSFORMERS_", "ACCELERATE_", "SAFETENSORS_", "TOKENIZERS_", "XDG_", "TZ"),
+    *("HF_", "HUGGING", "TRANSFORMERS_", "ACCELERATE_", "SAFETENSORS_", "TOKENIZERS_", "XDG_", "TZ", "HOME", "USE_"),
+    *("MALLOC_", "GLIBC_", "DNNL_", "ONEDNN_", "TQDM_", "NPY_", "TMP", "TEMP"),
 )
 
 _current: "WarmServer | None" = None
@@ -26,7 +30,11 @@ _lock = threading.Lock()
 
 
 class NotWarm(Exception):
-    """A launch cannot start warm; the message says why in one line."""
+    """A launch cannot start warm; the message says why in one line. `for_good`: nor with a new server."""
+
+    def __init__(self, reason: str, for_good: bool = False):
+        super().__init__(reason)
+        self.for_good = for_good
 
 
 def why_cold(warm: bool | None) -> str | None:
@@ -53,14 +61,23 @@ def wait_until_ready() -> None:
     _server().wait_until_ready()
 
 
-def start_warm_agent(argv: list[str], environment: dict[str, str], log: Path) -> "WarmAgent":
+def start_warm_agent(argv: list[str], script: Path, environment: dict[str, str], log: Path) -> "WarmAgent":
     """Have torchrun's agent forked by the server. Raises `NotWarm` where it refuses twice."""
-    request = {"argv": argv, "environment": environment, "directory": os.getcwd(), "stdout": str(log)}
+    request = {
+        "argv": argv,
+        "script": str(script),
+        "environment": environment,
+        "directory": os.getcwd(),
+        "stdout": str(log),
+    }
     request["stderr"] = request["stdout"]
+    server = _server()
     try:
-        return _server().fork(request)
-    except NotWarm:
-        stop()  # it has gone stale, or has died: the next one has imported what is there now
+        return server.fork(request)
+    except NotWarm as not_warm:
+        if not_warm.for_good:
+            raise
+        _retire(server)  # it has gone stale, or has died: the next one has imported what is there now
     return _server().fork(request)
 
 
@@ -73,11 +90,19 @@ def stop() -> None:
         _current = None
 
 
+def _retire(server: "WarmServer") -> None:
+    global _current
+    with _lock:
+        server.retire()
+        if _current is server:
+            _current = None
+
+
 def _server() -> "WarmServer":
     global _current
     with _lock:
         if _current and not _current.fits():
-            _current.close()
+            _current.retire()
             _current = None
         if _current is None:
             _current = WarmServer()
@@ -91,7 +116,8 @@ class WarmServer:
         self._pid, self._fingerprint = os.getpid(), _fingerprint()
         self._answers: dict[int, dict] = {}
         self._next_id, self._lock = 0, threading.Lock()
-        self._ready = self._gone = False
+        self._ready = self._gone = self._retired = False
+        self._running: set[int] = set()  # numbers of agents that have not ended
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -123,16 +149,21 @@ class WarmServer:
         self.wait_until_ready()
         with self._lock:
             number, self._next_id = self._next_id, self._next_id + 1
+            self._running.add(number)
         try:
             send(self._socket, request | {"id": number})
         except OSError as error:
             raise NotWarm(f"the server of warm ranks cannot be asked ({error.strerror})") from None
+        deadline = time.monotonic() + _ANSWER_SECONDS
         while not (answer := self.answer(number)):
             if self._gone:
                 raise NotWarm("the server of warm ranks has ended")
+            if time.monotonic() > deadline:
+                self.close()  # with what it may fork yet
+                raise NotWarm("the server of warm ranks does not answer")
             time.sleep(0.002)
         if reason := answer.get("refused"):
-            raise NotWarm(reason)
+            raise NotWarm(reason, "for_good" in answer)
         return WarmAgent(self, number, answer["pid"])
 
     def answer(self, number: int) -> dict | None:
@@ -144,13 +175,27 @@ class WarmServer:
     def gone(self) -> bool:
         return self._gone
 
+    def retire(self) -> None:
+        """Take no new launch, and close once those of other threads have ended."""
+        self._retired = True
+        self.close_if_idle()
+
+    def close_if_idle(self) -> None:
+        """Close once it is retired and no launch runs on it any more."""
+        if self._retired and (self._gone or not self._running):
+            self.close()
+
     def close(self) -> None:
         """Hang up: the server ends, and with it what it forked."""
         atexit.unregister(self.close)
         self._socket.close()
         self._gone = True
         if self._pid == os.getpid():
-            self._process.wait()
+            try:
+                self._process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:  # it is stopped, or imports still
+                self._process.kill()
+                self._process.wait()
 
     def _read(self) -> None:
         with self._lock:
@@ -160,6 +205,8 @@ class WarmServer:
                         self._ready = True
                     else:
                         self._answers.setdefault(message["id"], {}).update(message)
+                        if "code" in message or "refused" in message:
+                            self._running.discard(message["id"])
             except (EOFError, OSError):
                 self._gone = True
 
@@ -172,9 +219,27 @@ class WarmAgent:
 
     def poll(self) -> int | None:
         answer = self._server.answer(self._number)
-        return answer.get("code", -9 if self._server.gone else None)
+        code = answer.get("code", -9 if self._server.gone else None)
+        if code is not None:
+            self._server.close_if_idle()
+        return code
 
 
 def _fingerprint() -> tuple:
     matters = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
-    return (sys.executable, tuple(sorted(matters.items())))
+    return (sys.executable, tuple(sorted(matters.items())), _inherited())
+
+
+def _inherited() -> tuple:
+    # What a new Python would have from us, and a fork has from the server.
+    import resource
+
+    limits = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+    status = Path("/proc/self/status").read_text()
+    umask = re.search(r"^Umask:\s*(\d+)", status, re.MULTILINE)
+    return (
+        umask and umask[1],
+        tuple(resource.getrlimit(each) for each in limits),
+        tuple(sorted(os.sched_getaffinity(0))),
+        os.getpriority(os.PRIO_PROCESS, 0),
+    )

@@ -182,6 +182,10 @@ class Lab:
         command = self.command(script, *argv, ranks=ranks, timeout=timeout)
         return self.end(self.start(command, **options), timeout + 30)
 
+    def run_python(self, script: str, *argv, seconds: float = DEADLINE_SECONDS) -> Ended:
+        """Run one of our scripts as a process of its own, with the folder for signs as its last word."""
+        return self.end(self.start([sys.executable, str(SCRIPTS / script), *map(str, argv), str(self.folder)]), seconds)
+
     def meet(self, fault: Fault) -> Ended:
         """Launch a fault."""
         return self.run(SCRIPTS / fault.script, fault.name, ranks=fault.ranks, timeout=fault.timeout)

@@ -24,6 +24,15 @@ OF_A_LAUNCH = {
     *("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "PYTEST_CURRENT_TEST"),
 }
 
+OPEN = "from fsdp2_lab.rank import open_record\nrecord = open_record()\n"
+SMALL = {
+    "inherited": "import os, resource, tempfile\n"
+    "record.note(umask=os.umask(0o22), files=resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+    "record.note(cores=sorted(os.sched_getaffinity(0)), temporary=tempfile.gettempdir())\n",
+    "unseeded": "import torch\nrecord.note(drawn=torch.rand(1).item())\n",
+    "hides": "import yaml\nrecord.note(yaml=yaml.HERE)\n",
+}
+
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory, checkout, scripts):
@@ -31,6 +40,8 @@ def start(tmp_path_factory, checkout, scripts):
     home = tmp_path_factory.mktemp("warm") / "home"
     shutil.copytree(checkout / "launch", home / "launch")
     shutil.copy(scripts / "mirror.py", home / "launch")
+    for name, source in SMALL.items():
+        (home / "launch" / f"{name}.py").write_text(OPEN + source)
 
     def run(stage: str, *argv, how: str, ranks: int = 2):
         return execute(workspace.script_path(stage), ranks, list(argv), 90, Progress(), warm=how == "warm")
@@ -211,3 +222,39 @@ def test_a_setting_for_all_launches_turns_it_off(name, value, because, monkeypat
 def test_where_forking_is_not_safe_it_says_why(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert warm.why_cold(True) == "forking ranks is not safe on darwin"
+
+
+def test_what_a_fork_would_inherit_from_the_server_is_as_now(start, monkeypatch, tmp_path):
+    import resource
+
+    before = os.umask(0o077), resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0)
+    try:
+        start("inherited", how="warm")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (333, before[1][1]))
+        os.sched_setaffinity(0, {min(before[2])})
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        seen = {how: start("inherited", how=how) for how in ("warm", "cold")}
+    finally:
+        os.umask(before[0])
+        resource.setrlimit(resource.RLIMIT_NOFILE, before[1])
+        os.sched_setaffinity(0, before[2])
+    assert seen["warm"].launch.cold_because is None
+    assert seen["warm"].records[0].values == seen["cold"].records[0].values
+    assert seen["warm"].records[0].values["temporary"] == str(tmp_path)
+
+
+def test_ranks_that_set_no_seed_draw_different_numbers(start):
+    first, second = (start("unseeded", how="warm") for _ in range(2))
+    drawn = [number for run in (first, second) for number in run.noted("drawn").values()]
+    assert len(set(drawn)) == 4
+
+
+def test_a_module_beside_the_script_hides_an_installed_one_as_in_a_cold_run(start):
+    (workspace.launch_dir() / "yaml.py").write_text("HERE = 'beside the script'\n")
+    try:
+        run = start("hides", how="warm")
+    finally:
+        (workspace.launch_dir() / "yaml.py").unlink()
+    assert run.noted("yaml") == {0: "beside the script", 1: "beside the script"}
+    assert run.launch.cold_because == "yaml.py beside the script hides a module that warm ranks have imported"
+    assert start("mirror", "look", how="warm").launch.cold_because is None
