@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..contract import places
+from ..contract.errors import UsageError
 from ..contract.places import STAND_SIGNAL, Collective, Place, stack_file, write_place
 from ..contract.record import RankError
 
@@ -23,7 +24,8 @@ class Stand:
     """Armed once per rank: its stacks go to the logs on a fatal signal, when the agent ends it, and when asked."""
 
     def __init__(self, logs: Path, rank: int):
-        self._logs, self._place = logs, Place(rank, os.getpid())
+        self.pid = os.getpid()
+        self._logs, self._place = logs, Place(rank, self.pid)
         self._file = stack_file(logs, rank).open("w")
         self._size = 0
         faulthandler.enable(self._file)
@@ -34,7 +36,10 @@ class Stand:
 
     def tell_if_asked(self) -> None:
         """Write this rank's place where a signal has made the stack file grow; from a thread that never waits."""
-        size = os.fstat(self._file.fileno()).st_size
+        try:
+            size = os.fstat(self._file.fileno()).st_size
+        except OSError:  # the script has closed all descriptors that it did not know
+            return
         if size > self._size:
             self._size = size
             frame = sys._current_frames().get(threading.main_thread().ident)
@@ -52,6 +57,12 @@ class Stand:
             monotonic_seconds=time.monotonic(),
         )
         self._tell(traceback.extract_tb(error.__traceback__))
+
+    def tell_end(self) -> None:
+        """Write that the script has come to its last line."""
+        self._place.finished = True
+        with suppress(UsageError):
+            write_place(self._logs, self._place)
 
     def _tell(self, stack: traceback.StackSummary) -> None:
         self._place.unix_seconds = time.time()

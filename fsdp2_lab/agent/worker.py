@@ -1,8 +1,10 @@
 """How a rank starts: under a guard, able to say where it stands, and then the script as Python itself runs it."""
 
+import atexit
 import os
 import sys
 import threading
+import traceback
 import types
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +20,18 @@ def main(argv: list[str]) -> None:
     guard.adopt_orphans()
     stand = Stand(Path(os.environ[RUN_DIR_VARIABLE], "logs"), int(os.environ["RANK"]))
     guard.watch_parent(int(os.environ.pop(guard.PARENT_VARIABLE)), each_time=stand.tell_if_asked)
+    _notice_failed_exit_handlers(stand)
     threading.excepthook = lambda failed: _on_thread_exception(stand, failed)
     sys.argv = argv
     if not sys.flags.safe_path:
         sys.path[0] = str(Path(argv[0]).parent)
     try:
         run_script(argv[0])
-    except SystemExit:
+        if stand.pid == os.getpid():
+            stand.tell_end()
+    except SystemExit as ended:
+        if isinstance(ended.code, int) and ended.code and ended.code % 256 == 0:
+            sys.exit(1)  # the system keeps the last 8 bits, and would see a rank that ended well
         raise
     except BaseException as error:
         _report(stand, error.with_traceback(error.__traceback__.tb_next.tb_next))  # without main and run_script
@@ -42,6 +49,9 @@ def run_script(script: str) -> None:
 
 
 def _report(stand: Stand, error: BaseException) -> None:
+    if stand.pid != os.getpid():  # a child that the script has forked is not the rank
+        traceback.print_exception(error)
+        return
     stand.tell_error(error)
     # The script may have closed what these write to, or removed its folder: that is no news beside the error.
     with suppress(Exception):
@@ -51,6 +61,27 @@ def _report(stand: Stand, error: BaseException) -> None:
         from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
         get_error_handler().record_exception(error)
+
+
+def _notice_failed_exit_handlers(stand: Stand) -> None:
+    # Python prints what a function registered with `atexit` raises, and ends with exit code 0.
+    failed, usual = [], sys.unraisablehook
+
+    def on_unraisable(unraisable) -> None:
+        if "atexit callback" not in (unraisable.err_msg or "") or unraisable.exc_value is None:
+            usual(unraisable)
+            return
+        failed.append(unraisable.exc_value)
+        _report(stand, unraisable.exc_value)
+
+    def end_as_failed() -> None:
+        if failed:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+    sys.unraisablehook = on_unraisable
+    atexit.register(end_as_failed)  # before the script's own, so that it comes after them
 
 
 def _on_thread_exception(stand: Stand, failed) -> None:

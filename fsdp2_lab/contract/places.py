@@ -32,7 +32,7 @@ class Collective:
 
 @dataclass
 class Place:
-    """Where one rank stood at `unix_seconds`; `None` until it was asked or raised.
+    """Where one rank stood at `unix_seconds`; `None` until it was asked or raised. `finished`: at its script's end.
 
     `frames` are (file, line, function), outermost first; `stage` and `step` are the record's, where there is one.
     """
@@ -45,6 +45,7 @@ class Place:
     frames: list = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
     error: RankError | None = None
+    finished: bool = False
 
 
 @dataclass

@@ -116,6 +116,9 @@ def _living(processes: set[psutil.Process]) -> set[psutil.Process]:
 def rank_environment(run_dir: Path) -> dict[str, str]:
     """The caller's environment, without what is a kernel's alone, and with the mark of this run."""
     environment = dict(os.environ)
+    # torchrun takes options from PET_…, as a restart of failed ranks; with the other, a Python that failed ends well.
+    for name in [name for name in environment if name.startswith("PET_") or name == "PYTHONINSPECT"]:
+        del environment[name]
     for ours in ("MPLBACKEND", "PYTORCH_NVML_BASED_CUDA_CHECK"):  # for a notebook's kernel, not for a rank
         environment.pop(ours, None)
     return environment | {RUN_DIR_VARIABLE: str(run_dir), "PYTHONUNBUFFERED": "1"}

@@ -210,6 +210,9 @@ class Record:
         self._laps, self._stage_start = [], None
 
     def _on_exception(self, kind, error, trace) -> None:
+        if os.getpid() != self._record.pid:  # a forked child is not the rank
+            self._previous_hook(kind, error, trace)
+            return
         text = "".join(traceback.format_exception(kind, error, trace))
         self._record.error = RankError(
             self._record.rank,

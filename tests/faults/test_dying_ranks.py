@@ -34,6 +34,8 @@ FAULTS = [
     Fault("exit-0", LEFT, "LeftEarly", ranks=3),
     Fault("exit-0-alone", LEFT, "LeftEarly"),
     Fault("exit-3", RAISED, error="exit code 3"),
+    Fault("exit-handler", RAISED, "ValueError", "^boom on rank 1$", recorded="failed"),
+    Fault("exit-256", RAISED, error="exit code 1"),
     Fault("os-exit-0", LEFT, "LeftEarly", recorded="incomplete"),
     Fault("os-exit-0-alone", LEFT, "LeftEarly", recorded="incomplete"),
     Fault("os-exit-3", RAISED, error="exit code 3", recorded="incomplete", ranks=3),

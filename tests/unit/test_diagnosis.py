@@ -7,6 +7,7 @@ from fsdp2_lab.contract.record import RankError, StageRow
 from fsdp2_lab.lab.verdict.diagnosis import LEFT_EARLY, exit_codes, find_errors, last_lines, left_early
 
 CLOSED = "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:12345"
+TRACE = 'Traceback …\n  File "torch/distributed/distributed_c10d.py", line 1, in barrier\n'
 WAITED = "Timed out waiting 16000ms for recv operation to complete"
 
 
@@ -19,7 +20,7 @@ def failed(rank_record):
             rank: rank_record(
                 rank,
                 status="failed",
-                error=RankError(rank, "RuntimeError", message, "Traceback …", "train", None, None, seconds),
+                error=RankError(rank, "RuntimeError", message, TRACE, "train", None, None, seconds),
             )
             for rank, (message, seconds) in errors.items()
         }
@@ -52,6 +53,15 @@ def test_the_earliest_error_is_the_cause(failed, tmp_path):
 def test_what_follows_from_a_peers_end_is_no_cause_even_when_it_is_seen_first(message, failed, tmp_path):
     errors = find_errors(failed({0: (message, 10.0), 1: ("boom", 20.0)}), {}, {}, tmp_path)
     assert [error.rank for error in errors] == [1, 0]
+
+
+def test_a_connection_that_is_no_groups_is_a_cause(rank_record, tmp_path):
+    # As of a data loader or a download.
+    trace = 'Traceback …\n  File "urllib3/connection.py", line 1, in connect\n'
+    own = RankError(1, "ConnectionError", "Connection refused", trace, "train", monotonic_seconds=20.0)
+    lost = RankError(0, "RuntimeError", CLOSED, TRACE, "train", monotonic_seconds=10.0)
+    records = {error.rank: rank_record(error.rank, status="failed", error=error) for error in (lost, own)}
+    assert first(records, {}, tmp_path) is own
 
 
 def test_lost_connections_alone_still_give_an_error(failed, tmp_path):
@@ -111,7 +121,7 @@ def test_ranks_that_came_as_far_as_each_other_did_not_leave_early(rank_record):
 
 def test_who_had_ended_when_the_others_lost_a_peer_had_left_them(tmp_path):
     exits = {"0": Exit(1, 9.1, asked=False), "1": Exit(0, 9.0, asked=False)}
-    lost = RankError(0, "RuntimeError", CLOSED, "Traceback …")
+    lost = RankError(0, "RuntimeError", CLOSED, TRACE)
     (error,) = left_early({}, exits, [lost])  # also where nobody keeps a record
     assert (error.rank, error.type) == (1, LEFT_EARLY)
 

@@ -43,10 +43,12 @@ def conclude(
     told = {rank: place for rank, place in places.items() if place.unix_seconds}
     errors = find_errors(records, places, exits, logs)
     if status in ("ok", "failed") and (not errors or is_consequence(errors[0])):
-        early = left_early(records, exits, errors)
+        early = left_early(records, exits, errors, {rank for rank, place in places.items() if place.finished})
         # A rank that others waited for in vain did not fail: the one that left did.
         errors = [*early, *errors] if early else errors
         status = "failed" if early else status
+    elif status == "ok":
+        status = "failed"  # a rank says so, whatever its exit code
     launch.status = status
     if records:
         launch.how = next(iter(records.values())).how

@@ -1,11 +1,13 @@
 """Who failed first, and how: from what ranks recorded, their last words, and how torchrun's agent saw them end."""
 
+import os
 import re
 import signal
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from ...contract.places import Exit, Place
+from ...contract.places import STAND_SIGNAL, Exit, Place
 from ...contract.record import RankError, RankRecord
 from .evidence import signal_name
 
@@ -15,10 +17,11 @@ _CONSEQUENCE = re.compile(
     r"|unhandled system error",
     re.IGNORECASE,
 )
+_OF_A_GROUP = re.compile(r"gloo|nccl|process ?group|c10d|tcpstore|torch[/\\]distributed[/\\]", re.IGNORECASE)
 _WAITED = re.compile(r"timed? ?out|collective operation timeout", re.IGNORECASE)
 _NOTICE_SECONDS = 0.5  # until the agent sees a rank's silent death; its peers may raise before
 _LAST_LINES_BYTES = 2000
-_ASKED_CODES = (-signal.SIGTERM, -signal.SIGKILL)
+_ASKED_CODES = (-signal.SIGTERM, -signal.SIGKILL, -STAND_SIGNAL)  # the last, where a rank was ending already
 
 LEFT_EARLY = "LeftEarly"
 
@@ -51,19 +54,30 @@ def find_errors(
 
 def is_consequence(error: RankError) -> bool:
     """Whether an error tells of another rank's end, or of waiting for it, and not of a fault of its own."""
-    return bool(_CONSEQUENCE.search(error.message) or _WAITED.search(error.message))
+    return _of_a_group(error) and bool(_CONSEQUENCE.search(error.message) or _WAITED.search(error.message))
 
 
 def waited_too_long(error: RankError) -> bool:
     """Whether an error is a process group's timeout: this rank waited, and another is to blame."""
-    return bool(_WAITED.search(error.message))
+    return _of_a_group(error) and bool(_WAITED.search(error.message))
+
+
+def _of_a_group(error: RankError) -> bool:
+    # A data loader or a download that loses its connection or waits too long is a fault of this rank alone.
+    if error.type.startswith("Dist"):
+        return True
+    return error.type == "RuntimeError" and bool(_OF_A_GROUP.search(f"{error.message}\n{error.traceback}"))
 
 
 def left_early(
-    records: dict[int, RankRecord], exits: dict[str, Exit], consequences: list[RankError]
+    records: dict[int, RankRecord],
+    exits: dict[str, Exit],
+    consequences: list[RankError],
+    finished: Collection[int] = (),
 ) -> list[RankError]:
     """Ranks that ended with exit code 0 before the others, or without closing their record.
 
+    Those in `finished` came to the last line of the script: the others may go on, unless they lost a peer by it.
     `consequences` are errors of ranks that lost their peers: whoever ended well by itself had left them.
     """
     reached = max((len(record.stages) for record in records.values()), default=0)
@@ -73,7 +87,9 @@ def left_early(
         record = records.get(rank)
         if record and record.status == "running":
             message = "it ended with exit code 0 and without closing its record, as os._exit(0) does"
-        elif consequences or (record and (len(record.stages) < reached or len(record.steps) < steps)):
+        elif consequences or (
+            rank not in finished and record and (len(record.stages) < reached or len(record.steps) < steps)
+        ):
             message = "it ended with exit code 0 while other ranks went on, as sys.exit(0) on one rank does"
         else:
             continue
@@ -84,8 +100,9 @@ def left_early(
 def last_lines(path: Path, size: int = _LAST_LINES_BYTES) -> str:
     """The end of a log as text, whatever bytes it holds and however long it is; empty where there is none."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - size))
+        # A rank may have put a pipe there, and nobody writes to it any more.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
             return file.read(size).decode("utf-8", "replace").strip()
     except OSError:
         return ""

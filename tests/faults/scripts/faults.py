@@ -183,6 +183,17 @@ def python_memory():
 
 
 @fault
+def exit_handler():
+    atexit.register(exception)
+    sys.exit(0)
+
+
+@fault
+def exit_256():
+    sys.exit(256)  # of which the system keeps 0
+
+
+@fault
 def eats_memory():
     kept = []
     while True:
