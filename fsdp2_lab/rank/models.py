@@ -3,6 +3,7 @@
 from torch import nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PretrainedConfig
 
+from ..contract import stand_in
 from ..contract.errors import UsageError, first_line
 from ..contract.model_source import find_model
 from ..contract.settings import Settings
@@ -24,7 +25,7 @@ def model_config(settings: Settings) -> PretrainedConfig:
         raise UsageError(
             f"--model {settings.model}: {config.model_type!r} is no causal language model in transformers."
         )
-    return config
+    return stand_in.playing.config(config) if stand_in.playing else config
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:

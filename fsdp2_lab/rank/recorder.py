@@ -20,7 +20,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from ..contract import places, workspace
+from ..contract import places, stand_in, workspace
 from ..contract.errors import LabError, UsageError
 from ..contract.record import RankError, RankRecord, StageRow, StepRow, write_record
 from ..contract.settings import Settings, describe
@@ -44,6 +44,8 @@ def open_record(settings: Settings | None = None) -> "Record":
     missing. Raises `UsageError` while an earlier record is still open.
     """
     global _opened
+    if stand_in.playing and (recorder := stand_in.playing.open_record(settings)):
+        return recorder
     if _opened:
         raise UsageError("A record is open in this process already; pass it on, or close it first.")
     _opened = True

@@ -6,7 +6,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from ..contract import workspace
+from ..contract import stand_in, workspace
 from ..contract.errors import UsageError, first_line
 from ..contract.model_source import BUILT_IN, find_model
 from ..contract.settings import Settings
@@ -18,6 +18,8 @@ def initial_weights(config: PretrainedConfig, settings: Settings) -> dict[str, t
     From the checkpoint of `--weights`; where there is none, random from `--seed`, said on stdout. Raises
     `UsageError` for a weight that is missing, left over or of another shape than the model's.
     """
+    if stand_in.playing:
+        return stand_in.playing.weights(config, settings)
     checkpoint = find_model(settings.model, settings.weights).checkpoint
     if checkpoint is None:
         print(f"{settings.model}: random weights from seed {settings.seed}, no checkpoint is used", flush=True)
