@@ -1,4 +1,4 @@
-"""Imports go one way: faces → show, learn → lab → contract ← rank. Read from the source, so that none hides."""
+"""Imports go one way: faces → show, learn → lab, predict → contract ← rank. Read from the source, so none hides."""
 
 import ast
 import subprocess
@@ -18,10 +18,11 @@ RULES = {
     "contract": ({"contract"}, {"torch", "IPython", "matplotlib"}, set()),
     "rank": ({"rank", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
     "agent": ({"agent", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
+    "predict": ({"predict", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
     "lab": ({"lab", "contract"}, set(), {"torch"}),
     "show": ({"show", "lab", "contract"}, set(), {"torch"}),
     "learn": ({"learn", "lab", "contract", "show"}, set(), {"torch"}),
-    FACES: ({FACES, "contract", "lab", "show", "learn"}, set(), {"torch"}),
+    FACES: ({FACES, "contract", "predict", "lab", "show", "learn"}, set(), {"torch"}),
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -1,0 +1,42 @@
+"""What a device's kernels do with memory that the shapes of their results do not tell."""
+
+from contextlib import ExitStack, contextmanager
+
+import torch
+
+from .fake import foreach_on_cpu
+
+_c10d, _aten = torch.ops.c10d, torch.ops.aten
+
+
+class Kernels:
+    """The kernels of `cpu` or `cuda`, where they differ from what fake CPU tensors show."""
+
+    def __init__(self, device: str):
+        self._cuda = device == "cuda"
+        self.on_host = not self._cuda  # what lives in the host's memory counts
+
+    @contextmanager
+    def supposed(self):
+        """Optimizers and clipping choose by the device between one tensor at a time and all at once."""
+        with foreach_on_cpu() if self._cuda else ExitStack():
+            yield
+
+    def rounded(self, size_bytes: int) -> int:
+        """What the allocator counts for a request."""
+        return -(-size_bytes // 512) * 512 if self._cuda else size_bytes
+
+    def result(self, func, args, kwargs, call):
+        """The result of an operation, laid out as this device's kernel does."""
+        result = call()
+        if self._cuda and func is _aten._scaled_dot_product_flash_attention_for_cpu.default:
+            query = args[0]  # (batch, heads, seq, head_dim); on CUDA the result lies as (batch, seq, heads, head_dim)
+            attention = torch.empty_permuted(query.shape, (0, 2, 1, 3), dtype=query.dtype, device=query.device)
+            return attention, *result[1:]
+        return result
+
+    def private_bytes(self, func, args) -> tuple[str, int] | tuple[()]:
+        """The term and the bytes of a buffer that an operation makes and frees again, or nothing."""
+        if not self._cuda and func is _c10d._reduce_scatter_base_.default:
+            return "reduce_scatter", args[1].untyped_storage().nbytes()  # gloo sums into a copy of the input
+        return ()

@@ -1,0 +1,49 @@
+"""A script is played in a process of its own, so that the caller's torch, if it has one, stays as it is."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ..contract.errors import UsageError
+from ..contract.settings import parse_settings
+from ..contract.untrusted import parse_json
+
+MOST_RANKS = 10**6
+
+
+def check_request(script: Path, ranks: int, argv: list[str]) -> None:
+    """Raises `UsageError` for what no process need be started for: ranks, script or settings that cannot be."""
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
+        raise UsageError(f"ranks={ranks!r}: expected a whole number from 1 to {MOST_RANKS:,}.")
+    if not script.is_file():
+        raise UsageError(f"No script {script}: expected a stage script, as launch/train.py.")
+    text = script.read_text(encoding="utf-8", errors="replace")
+    if "open_record(" not in text or ".steps(" not in text:
+        raise UsageError(
+            f"{script} is no stage script that trains: it needs `record = open_record(settings)` and "
+            "`for batch in record.steps(batches)`, as in launch/train.py."
+        )
+    if "read_settings(" in text:
+        parse_settings(argv)
+
+
+def play(script: Path, request: dict, environment: dict[str, str]) -> dict:
+    """What `child.py` found for a request, as JSON. Raises `UsageError` with its one sentence where it could not."""
+    started = time.monotonic()
+    command = [sys.executable, "-m", "fsdp2_lab.predict.child", json.dumps({"script": str(script), **request})]
+    ended = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, encoding="utf-8", errors="replace"
+    )
+    try:
+        told = parse_json(ended.stdout)
+    except ValueError:
+        last = next((line for line in reversed(ended.stderr.splitlines()) if line.strip()), "it said nothing")
+        raise UsageError(
+            f"{script} could not be played: it ended with code {ended.returncode} ({last:.200})."
+        ) from None
+    if sentence := told.get("error"):
+        raise UsageError(sentence)
+    return told | {"seconds": time.monotonic() - started}
