@@ -5,6 +5,8 @@ from importlib import import_module
 _HOMES = {
     "doctor": "lab.doctor",
     "launch": "lab.launcher",
+    "dryrun": "predict.dryrun",
+    "rehearse": "predict.rehearse",
     "available_ranks": "lab.machine",
     "checkpoint": "lab.checkpoints",
     "Run": "lab.runs",

@@ -1,4 +1,4 @@
-"""The command line: `fsdp2-lab doctor`, `run`, `runs` and `notebooks`."""
+"""The command line: `fsdp2-lab doctor`, `run`, `dryrun`, `rehearse`, `runs` and `notebooks`."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
             signal.signal(ending, signal.default_int_handler)
     parser = _parser()
     asked, rest = parser.parse_known_args(argv)
-    if rest and asked.command != "run":
+    if rest and asked.command not in ("run", "dryrun", "rehearse"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return asked.action(asked, rest)
@@ -63,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
     run.set_defaults(action=_run)
 
+    _predictions(commands)
+
     runs = commands.add_parser("runs", help="list earlier runs, or show one")
     runs.add_argument("id", nargs="?")
     runs.add_argument("--json", action="store_true")
@@ -74,6 +76,28 @@ def _parser() -> argparse.ArgumentParser:
     notebooks.add_argument("--in-place", action="store_true", help="keep outputs in notebooks/, not in runs/notebooks/")
     notebooks.set_defaults(action=_notebooks)
     return parser
+
+
+def _predictions(commands) -> None:
+    for name, text, action in (
+        ("dryrun", "one rank's memory, byte by byte, from the script itself with nothing allocated", _dryrun),
+        ("rehearse", "one real process plays rank 0 of N; its allocator's peaks", _rehearse),
+    ):
+        command = commands.add_parser(
+            name,
+            help=text,
+            usage=f"fsdp2-lab {name} SCRIPT --ranks N "
+            + "[--device cpu|cuda] [--full-depth] " * (name == "dryrun")
+            + "[--json] [settings of the script]",
+            allow_abbrev=False,
+        )
+        command.add_argument("script", type=Path, help="a stage script that trains, as launch/train.py")
+        command.add_argument("--ranks", type=int, required=True)
+        if name == "dryrun":
+            command.add_argument("--device", default="auto", help="whose kernels to suppose (default: this machine's)")
+            command.add_argument("--full-depth", action="store_true", help="play every layer, extend nothing")
+        command.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+        command.set_defaults(action=action)
 
 
 def _doctor(asked, _rest) -> int:
@@ -89,11 +113,12 @@ def _run(asked, rest) -> int:
     from .lab.launcher import TIMEOUT_SECONDS, execute
     from .lab.live.progress import make_progress
 
-    settings = rest[1:] if rest[:1] == ["--"] else rest
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
     gpus = None if asked.gpus is None else parse_gpus(asked.gpus)
     try:
-        run = execute(asked.script, asked.ranks, settings, timeout, make_progress(), gpus=gpus, wait=asked.wait)
+        run = execute(
+            asked.script, asked.ranks, _settings(rest), timeout, make_progress(), gpus=gpus, wait=asked.wait
+        )
     except StageInterrupted as interrupt:
         run = interrupt.run
     if asked.json:
@@ -105,6 +130,27 @@ def _run(asked, rest) -> int:
     if run.status != "ok":
         print(run.failure(), file=sys.stderr)
     return _EXIT_CODES[run.status]
+
+
+def _dryrun(asked, rest) -> int:
+    from .predict.dryrun import dryrun_script
+
+    return _tell(asked, dryrun_script(asked.script, asked.ranks, _settings(rest), asked.device, asked.full_depth))
+
+
+def _rehearse(asked, rest) -> int:
+    from .predict.rehearse import rehearse_script
+
+    return _tell(asked, rehearse_script(asked.script, asked.ranks, _settings(rest)))
+
+
+def _tell(asked, prediction) -> int:
+    print(json.dumps(prediction.to_json(), indent=1) if asked.json else prediction)
+    return 0
+
+
+def _settings(rest: list[str]) -> list[str]:
+    return rest[1:] if rest[:1] == ["--"] else rest
 
 
 def _runs(asked, _rest) -> int:
