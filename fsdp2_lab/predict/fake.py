@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 from torch.distributed import device_mesh
+from torch.distributed.fsdp._fully_shard import _fsdp_param
 from torch.distributed.tensor import _sharding_prop, _utils
 from torch.optim import optimizer
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -57,10 +58,16 @@ def fake_tensors():
     shadows = FakeTensorMode()
     with ExitStack() as stack:
         stack.enter_context(patch.object(_sharding_prop, "detect_fake_mode", lambda *_: shadows))
+        stack.enter_context(patch.object(_fsdp_param, "_chunk_with_empty", _own_chunk))
         stack.enter_context(_whole_sequences())
         for module, name in _READERS:
             stack.enter_context(patch.object(module, name, _with_real_tensors(getattr(module, name))))
         yield stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+
+
+def _own_chunk(tensor: torch.Tensor, count: int, dim: int) -> list[torch.Tensor]:
+    # FSDP cuts a parameter for every rank and keeps its own part: of a thousand ranks' parts, rank 0 needs the first.
+    return [tensor.narrow(dim, 0, -(-tensor.size(dim) // count))] * count
 
 
 def _whole_sequences():
