@@ -4,11 +4,13 @@ import json
 import os
 import resource
 import sys
+import threading
 
 from ..contract.errors import UsageError
 
 
 def main() -> None:
+    threading.Thread(target=_end_with_the_caller, daemon=True).start()
     request = json.loads(sys.argv[1])
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the script prints is no part of the answer
@@ -23,6 +25,11 @@ def main() -> None:
     answer.write(json.dumps(told))
     answer.flush()
     os._exit(0)  # a fake process group's threads and the script's exit handlers have nothing left to do
+
+
+def _end_with_the_caller() -> None:
+    os.read(0, 1)  # nothing is ever written there; it ends when the caller does
+    os._exit(1)
 
 
 def _rss_peak_bytes() -> int:

@@ -24,7 +24,7 @@ def play_and_extend(script: str, argv: list[str], ranks: int, device: str, full_
                 player = Player(live, layers)
                 run_script(script, argv, ranks, player)
             if len(player.logs) < STEPS:
-                raise UsageError(f"{script} went through {len(player.logs)} steps of record.steps; two are needed.")
+                raise UsageError(f"{script} ended after {len(player.logs)} of the {STEPS} steps that a dry run needs.")
             return player
 
         plays = [] if full_depth else [play(DEPTHS[0])]

@@ -103,10 +103,9 @@ def _join_uneven(tables: list[dict]) -> None:
                 table[(*operation, None)] = max(moments, key=lambda moment: moment.live_bytes)
 
 
-def _in_words(moment, layers: int | None = None) -> str:
-    module = moment.module
-    found = _LAYER.search(module)
-    if found and layers and int(found[0]) > 0:  # the played layer stands for one as far from the end
+def _in_words(moment, layers: int = DEPTHS[-1]) -> str:
+    module, found = moment.module, _LAYER.search(moment.module)
+    if found and int(found[0]) >= DEPTHS[-1] / 2:  # played near the end, so it stands for a layer as near to it
         module = _LAYER.sub(str(int(found[0]) + layers - DEPTHS[-1]), module, count=1)
     near = f" near {module}" if module else ""
     return f"{moment.phase}{near}, at {moment.operation.removeprefix('aten::')}"

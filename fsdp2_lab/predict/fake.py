@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 from torch.distributed import device_mesh
-from torch.distributed.fsdp._fully_shard import _fsdp_param
+from torch.distributed.fsdp._fully_shard import _fsdp_init, _fsdp_param
 from torch.distributed.tensor import _sharding_prop, _utils
 from torch.optim import optimizer
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -24,6 +24,8 @@ from torch.utils import _foreach_utils
 _READERS = (
     (dist, "init_device_mesh"),
     (device_mesh, "init_device_mesh"),
+    (_fsdp_init, "init_device_mesh"),
+    (device_mesh.DeviceMesh, "__getitem__"),
     (dist, "broadcast_object_list"),
     (_utils, "_compute_local_shape_and_global_offset"),
 )

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ..contract.errors import UsageError
 from ..contract.settings import parse_settings
-from ..contract.untrusted import parse_json
 
 MOST_RANKS = 10**6
 
@@ -34,15 +33,25 @@ def play(script: Path, request: dict, environment: dict[str, str]) -> dict:
     """What `child.py` found for a request, as JSON. Raises `UsageError` with its one sentence where it could not."""
     started = time.monotonic()
     command = [sys.executable, "-m", "fsdp2_lab.predict.child", json.dumps({"script": str(script), **request})]
-    ended = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, encoding="utf-8", errors="replace"
-    )
+    alive, ours = os.pipe()  # closes with this process, however that ends, and the child ends with it
     try:
-        told = parse_json(ended.stdout)
+        ended = subprocess.run(
+            command,
+            env=os.environ | environment,
+            stdin=alive,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    finally:
+        os.close(alive)
+        os.close(ours)
+    try:
+        told = json.loads(ended.stdout)
     except ValueError:
         last = next((line for line in reversed(ended.stderr.splitlines()) if line.strip()), "it said nothing")
         raise UsageError(
-            f"{script} could not be played: it ended with code {ended.returncode} ({last:.200})."
+            f"{script} could not be played: its process ended with code {ended.returncode} ({last:.200})."
         ) from None
     if sentence := told.get("error"):
         raise UsageError(sentence)

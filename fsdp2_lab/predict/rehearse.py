@@ -29,9 +29,9 @@ def rehearse_script(script: Path, ranks: int, argv: list[str]) -> Prediction:
         request = {"mode": "rehearse", "ranks": ranks, "argv": argv}
         told = play(script, request, {RUN_DIR_VARIABLE: folder})
         record = next(iter(read_records(Path(folder))), None)
-    peaks = [step.peak_bytes for step in record.steps] if record else []
+    peaks = [step.peak_bytes for step in record.steps[:2]] if record else []
     if len(peaks) < 2 or None in peaks:
-        raise UsageError(f"{script} went through {len(peaks)} metered steps of record.steps; two are needed.")
+        raise UsageError(f"{script} ended after {len(peaks)} of the 2 metered steps that a rehearsal needs.")
     device = "CUDA" if record.how == MEASURED_CUDA else "CPU"
     return Prediction(
         how=f"rehearsed ({device})",

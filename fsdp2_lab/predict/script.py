@@ -38,8 +38,8 @@ def run_script(script: str, argv: list[str], ranks: int, player: Player) -> None
     except Exception as error:  # whatever the script raises; a real run may not
         place, source = _line(script, error)
         raise UsageError(
-            f"{place}: `{source}` raised {type(error).__name__} ({first_line(error):.200}) while it was played "
-            "without other ranks, and in a dry run without values or files; does `fsdp2-lab run` get past it?"
+            f"{place}: `{source}` raised {type(error).__name__} ({first_line(error).rstrip('.'):.120}) while it was "
+            "played without other ranks, and in a dry run without values; see whether `fsdp2-lab run` gets past it."
         ) from error
 
 
