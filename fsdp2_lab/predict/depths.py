@@ -58,16 +58,17 @@ def _extended(plays: list[Player]) -> dict:
         raise NotAlike("its layers do not all have the same number of parameters")
     first, later = (extend([play.logs[step] for play in plays], layers) for step in range(STEPS))
     note = f"extended from {', '.join(map(str, DEPTHS))} to {layers} layers: each adds the same bytes"
-    return _fields(first, later, parameters, layers, list(DEPTHS), note)
+    return _fields(plays[-1], first, later, parameters, layers, list(DEPTHS), note)
 
 
 def _played(play: Player, why: str) -> dict:
     layers = getattr(play.full_config, "num_hidden_layers", None)
     first, later = (peak_of(log) for log in play.logs)
-    return _fields(first, later, play.parameters, layers, [layers], f"played at full depth: {why}")
+    depths = [] if layers is None else [layers]
+    return _fields(play, first, later, play.parameters, layers, depths, f"played at full depth: {why}")
 
 
-def _fields(first: Peak, later: Peak, parameters: int, layers: int | None, depths: list, note: str) -> dict:
+def _fields(play: Player, first: Peak, later: Peak, parameters: int, layers, depths: list, note: str) -> dict:
     return {
         "parameters": parameters,
         "peak_bytes": later.peak_bytes,
@@ -78,4 +79,5 @@ def _fields(first: Peak, later: Peak, parameters: int, layers: int | None, depth
         "layers": layers,
         "depths_played": depths,
         "notes": [note],
+        "curve": play.logs[-1].curve(),
     }

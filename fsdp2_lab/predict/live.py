@@ -8,6 +8,7 @@ import re
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -63,6 +64,14 @@ class StepLog:
             if block.born <= moment.event and (block.died is None or block.died > moment.event):
                 terms[block.kind] = terms.get(block.kind, 0) + block.size_bytes
         return terms
+
+    def curve(self) -> list[dict]:
+        """The highest live bytes from one mark of FSDP to the next, in the order of the step."""
+        marks = groupby(self.moments, key=lambda moment: (moment.phase, moment.mark, moment.module))
+        return [
+            {"phase": phase, "mark": mark, "module": module, "live_bytes": max(m.live_bytes for m in moments)}
+            for (phase, mark, module), moments in marks
+        ]
 
 
 class LiveBytes(TorchDispatchMode):

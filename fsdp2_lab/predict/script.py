@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from unittest.mock import patch
 
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
 from ..contract import stand_in
 from ..contract.errors import LabError, UsageError, first_line
 from .fake import NO_VALUES, fake_ranks
@@ -15,6 +17,12 @@ from .player import Player
 
 def run_script(script: str, argv: list[str], ranks: int, player: Player) -> None:
     """Run it to its end. Raises `UsageError` with one sentence where it fails, with the line that did."""
+
+    def count(optimizer, _args, _options):
+        if player.parameters is None:  # of a model that the script made without our weights
+            player.parameters = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
+
+    counting = register_optimizer_step_pre_hook(count)
     paths = [str(Path(script).resolve().parent), *sys.path]
     try:
         with (
@@ -41,6 +49,8 @@ def run_script(script: str, argv: list[str], ranks: int, player: Player) -> None
             f"{place}: `{source}` raised {type(error).__name__} ({first_line(error).rstrip('.'):.120}) while it was "
             "played without other ranks, and in a dry run without values; see whether `fsdp2-lab run` gets past it."
         ) from error
+    finally:
+        counting.remove()
 
 
 def _line(script: str, error: BaseException) -> tuple[str, str]:

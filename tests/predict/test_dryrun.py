@@ -105,7 +105,9 @@ def test_supposing_cuda_counts_as_its_allocator_does(model, train):
 def test_a_script_of_the_readers_own_is_played():
     dry, real = dryrun_script(OWN, 2, [], "cpu"), rehearse_script(OWN, 2, [])
     assert dry.peak_bytes == pytest.approx(real.peak_bytes, abs=64)
+    assert dry.parameters == real.parameters == 8 * 8 + 8
     assert dry.terms["sharded_parameters"] == (8 * 8 + 8) * 4 / 2
+    assert max(stretch["live_bytes"] for stretch in dry.curve) == dry.peak_bytes
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_every_fsdp2_lab_command_of_the_readme_is_understood():
     assert len(commands) >= 5
     for command in commands:
         asked, rest = _parser().parse_known_args(command.split())
-        if asked.command == "run":
+        if asked.command in ("run", "dryrun", "rehearse"):
             _, unknown = settings_parser().parse_args_into_dataclasses(
                 rest, return_remaining_strings=True, look_for_args_file=False
             )
