@@ -37,6 +37,20 @@ class Settings:
 
         Raises `UsageError` for the first value that cannot be used.
         """
+        self.check_values()
+        source = find_model(self.model, self.weights)
+        if source.max_seq and self.seq > source.max_seq:
+            raise UsageError(f"--seq {self.seq}: {self.model} has positions for {source.max_seq} tokens at most.")
+        vocabulary = source.config.get("vocab_size")
+        if isinstance(vocabulary, int) and vocabulary < BYTE_TOKENS and not source.has_tokenizer:
+            raise UsageError(
+                f"--model {self.model}: a vocabulary of {vocabulary} is too small for bytes ({BYTE_TOKENS}), "
+                "and the folder has no tokenizer.json."
+            )
+        return source
+
+    def check_values(self) -> None:
+        """Check what can be checked without the model. Raises `UsageError`."""
         for name in ("batch", "seq", "steps"):
             if not 1 <= getattr(self, name) <= _MOST:
                 raise UsageError(f"--{name} {getattr(self, name)}: expected a whole number from 1 to {_MOST:,}.")
@@ -48,16 +62,6 @@ class Settings:
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} {getattr(self, name)}: expected one of {', '.join(allowed)}.")
-        source = find_model(self.model, self.weights)
-        if source.max_seq and self.seq > source.max_seq:
-            raise UsageError(f"--seq {self.seq}: {self.model} has positions for {source.max_seq} tokens at most.")
-        vocabulary = source.config.get("vocab_size")
-        if isinstance(vocabulary, int) and vocabulary < BYTE_TOKENS and not source.has_tokenizer:
-            raise UsageError(
-                f"--model {self.model}: a vocabulary of {vocabulary} is too small for bytes ({BYTE_TOKENS}), "
-                "and the folder has no tokenizer.json."
-            )
-        return source
 
 
 def parse_settings(argv: list[str], **defaults) -> Settings:
