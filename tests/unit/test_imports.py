@@ -91,6 +91,7 @@ def test_the_package_hands_on_nothing_of_the_rank_side():
         ("contract/record.py", "from .. import cli"),
         ("rank/text.py", "from fsdp2_lab.lab.runs import Run"),
         ("rank/text.py", "import IPython.display"),
+        ("predict/walk.py", "from ..lab import runs"),
         ("lab/runs.py", "from ..rank.recorder import Record"),
         ("lab/runs.py", "def read():\n    from .. import rank"),
         ("lab/runs.py", "try:\n    from torch import cuda\nexcept ImportError:\n    pass"),
