@@ -1,0 +1,197 @@
+"""Forward and backward of one training step of launch/train.py, on a ledger, moment by moment.
+
+Three blocks stand for any number of them: the first, the last, and one between, all of whose like do the same.
+"""
+
+from .blocks import block_forward, final_norm
+from .layers import dropout
+from .ledger import Ledger, Segment, Storage
+from .shapes import Shape
+from .sharding import Job, Sharded, groups
+from .tape import NEW, NONE, SAME, Sizes, Tape, Value
+
+BLOCKS = 3  # at the most that are walked through
+
+
+def lengths(shape: Shape, job: Job) -> Sizes:
+    """The symbols of every formula, as numbers."""
+    return Sizes(
+        b=job.batch,
+        s=job.seq,
+        h=shape.hidden,
+        f=shape.mlp,
+        a=shape.heads * shape.head_dim,
+        g=shape.kv_heads * shape.head_dim,
+        n=shape.heads,
+        k=shape.kv_heads,
+        d=shape.head_dim,
+        v=shape.vocab,
+        j=3 * shape.hidden,
+        p=shape.positions or 0,
+    )
+
+
+class Step:
+    """A step's segments; `is_first` is step 0, before there are earlier logits to free."""
+
+    def __init__(self, shape: Shape, job: Job, is_first: bool):
+        self.shape, self.job, self.is_first = shape, job, is_first
+        self.ledger, self.sizes = Ledger(), lengths(shape, job)
+        block, root = groups(shape, job.ranks)
+        self.root = Sharded(self.ledger, job, root)
+        self.blocks = [Sharded(self.ledger, job, block) for _ in range(min(shape.layers, BLOCKS))]
+        self._gather_buffer: Storage | None = None  # kept until the next gather of the forward
+        self._reduce_buffer: Storage | None = None  # kept until the next reduction
+        self._tapes: list[Tape] = []  # of the blocks
+        self._inputs: list[Value] = []  # of the blocks
+        self._random_states: list[Storage] = []
+
+    def walk(self) -> list[Segment]:
+        """Go through the step up to the optimizer; one segment a moment."""
+        self._embed()
+        x = self._first
+        for index in range(len(self.blocks)):
+            x = self._block_forward(index, x)
+        self._head(x)
+        self._loss()
+        self._head_backward()
+        for index in reversed(range(len(self.blocks))):
+            x = self._block_backward(index, x)
+        self._embedding_backward()
+        return self.ledger.segments
+
+    def _tape(self, **options) -> Tape:
+        return Tape(self.ledger, self.sizes, self.job.compute_bytes, **options)
+
+    def _gather_in_forward(self, group: Sharded) -> None:
+        group.all_gather()
+        self.ledger.release(self._gather_buffer)
+        self._gather_buffer = group.copy_out()
+
+    def _embed(self) -> None:
+        self._gather_in_forward(self.root)
+        t, c, shape = self._tape(), self.job.compute_bytes, self.shape
+        t.part = "block inputs"
+        tokens = Value(self.ledger.alloc("other", "tokens", "8bs", 0), "bs", 8)
+        embedded = t.op("embed", [tokens], "bsh", c, gradients=NONE, weights=["vh"])
+        if shape.family == "gpt2":
+            places = t.op("embed positions", [tokens], "sh", c, gradients=NONE, weights=["ph"])
+            total = t.op("add", [embedded, places], gradients=(SAME, NEW))
+            self._first = dropout(t, total, shape.dropout[0], self.job.device)
+            t.drop(total)
+            self._held, self._angles = [embedded, places], []
+        else:
+            self._first = embedded
+            self._held = [Value(self.ledger.share(embedded.storage), "bsh", c)]
+            t.part = "rotary angles"
+            self._angles = [t.op("angles", [tokens], "sd", c, gradients=NONE) for _ in range(2)]
+        self._embedding = t
+        self.ledger.close("forward of the embedding")
+
+    def _block_forward(self, index: int, x: Value) -> Value:
+        job, block = self.job, self.blocks[index]
+        self._gather_in_forward(block)
+        tape = self._tape(saving=not job.checkpointing)
+        output = block_forward(tape, self.shape, job.seq, job.device, x)
+        if job.checkpointing:  # the block's input stays for recomputing
+            self._random_states.append(self._random_state())
+        else:
+            tape.drop(x)
+        if job.reshard:
+            block.reshard()
+        self._tapes.append(tape)
+        self._inputs.append(x)
+        self.ledger.close(f"forward of block {index}")
+        return output
+
+    def _head(self, x: Value) -> None:
+        t = self._tape()
+        self._normed = final_norm(t, self.shape, x)
+        t.drop(x)
+        logits = self._logits("logits", self.job.compute_bytes)
+        t.drop(*self._held)
+        if self.job.reshard:
+            self.root.reshard()
+        self.ledger.release(self._gather_buffer)
+        if not self.is_first:  # those of the step before, whose name the new ones take
+            self.ledger.release(Storage(logits.label, logits.size_bytes))
+        self._head_tape = t
+        self.ledger.close("forward of lm_head")
+
+    def _logits(self, part: str, width: int) -> Storage:
+        self.ledger.doing = part
+        return self.ledger.alloc("logits", part, f"{width}bsv", self.sizes.bytes("bsv", width))
+
+    def _loss(self) -> None:
+        release, width = self.ledger.release, self.job.compute_bytes
+        wide = self._logits("logits.float()", 4) if width < 4 else None
+        log_probabilities = self._logits("log-softmax", 4)
+        release(wide)
+        picked = self._logits("gradient of the log-softmax", 4)
+        self._gradient = self._logits("gradient of the logits", 4)
+        release(log_probabilities)
+        release(picked)
+        if width < 4:
+            wide, self._gradient = self._gradient, self._logits("gradient of the logits", width)
+            release(wide)
+        self.ledger.close("the loss and its gradient")
+
+    def _gather_in_backward(self, group: Sharded, below: Sharded | None) -> None:
+        group.all_gather()
+        self.ledger.release(group.copy_out())
+        if below:
+            below.all_gather()
+
+    def _head_backward(self) -> None:
+        self._gather_in_backward(self.root, self.blocks[-1])
+        t, normed = self._head_tape, self._normed
+        self.ledger.doing = "backward of lm_head"
+        self._head_gradient = t.weight_gradient("vh")
+        normed.gradient = t.temporary("bsh", self.job.compute_bytes)
+        t.drop(normed)
+        self.ledger.release(self._gradient)
+        t.backward()
+        self.ledger.close("backward of lm_head")
+
+    def _block_backward(self, index: int, output: Value) -> Value:
+        job, tape, x = self.job, self._tapes[index], self._inputs[index]
+        self._gather_in_backward(self.blocks[index], self.blocks[index - 1] if index else None)
+        if job.checkpointing:
+            tape = self._tape(stop_after=tape.saves)
+            again = block_forward(tape, self.shape, job.seq, job.device, x)
+            tape.drop(again)
+            again.gradient = output.gradient
+        tape.backward()
+        if job.checkpointing:
+            tape.drop(x)
+            self.ledger.release(self._random_states.pop())
+        self._reduce(self.blocks[index], tape.weight_gradients)
+        self.ledger.close(f"backward of block {index}")
+        return x
+
+    def _random_state(self) -> Storage:
+        # Checkpointing keeps it for dropout; a CPU's generator has this many bytes, and always stays on the CPU.
+        size_bytes = 5056 if self.job.device == "cpu" else 0
+        return self.ledger.alloc("activations", "random states", "5056", size_bytes)
+
+    def _reduce(self, group: Sharded, gradients: list[Storage]) -> None:
+        group.reshard()
+        self.ledger.release(self._reduce_buffer)
+        self._reduce_buffer = group.reduce_scatter(gradients)
+
+    def _embedding_backward(self) -> None:
+        t = self._embedding
+        t.drop(*self._angles)
+        t.backward()
+        gradients = self._head_tape.weight_gradients
+        if self.shape.tied:  # the head's gradient came as a view, so the sum of both is a third
+            *others, table = t.weight_gradients
+            total = t.weight_gradient("vh")
+            self.ledger.release(table)
+            self.ledger.release(self._head_gradient)
+            gradients = [total, *others, *gradients]
+        else:
+            gradients = [*gradients, *t.weight_gradients, self._head_gradient]
+        self._reduce(self.root, gradients)
+        self.ledger.release(self._reduce_buffer)
+        self.ledger.close("backward of the embedding")
