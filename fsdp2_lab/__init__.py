@@ -9,6 +9,7 @@ _HOMES = {
     "rehearse": "predict.rehearse",
     "available_ranks": "lab.machine",
     "checkpoint": "lab.checkpoints",
+    "account": "predict.account",
     "Run": "lab.runs",
     "runs": "lab.runs",
     "LabError": "contract.errors",

@@ -1,4 +1,4 @@
-"""The command line: `fsdp2-lab doctor`, `run`, `dryrun`, `rehearse`, `runs` and `notebooks`."""
+"""The command line: `fsdp2-lab doctor`, `run`, `dryrun`, `rehearse`, `account`, `runs` and `notebooks`."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from .contract.errors import LabError, StageInterrupted, UsageError
+from .predict.command import add_account
 
 _EXIT_CODES = {"ok": 0, "failed": 1, "timeout": 124, "interrupted": 130}
 _USAGE_EXIT_CODE = 2
@@ -69,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     runs.add_argument("id", nargs="?")
     runs.add_argument("--json", action="store_true")
     runs.set_defaults(action=_runs)
+
+    add_account(commands)
 
     notebooks = commands.add_parser("notebooks", help="execute the series with papermill")
     notebooks.add_argument("--only", action="append", metavar="NN", help="a chapter's number; may be repeated")

@@ -1,0 +1,159 @@
+"""The closed form: what one rank of a job holds at its peak, from a model's shape and the job's settings alone."""
+
+import shutil
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..contract.errors import UsageError
+from ..contract.settings import Settings
+from ..contract.units import format_bytes, format_ranks
+from .article import article_account, describe_article
+from .moments import why
+from .prediction import TERMS, Prediction
+from .shapes import find_shape
+from .sharding import Job
+from .walk import Peak, find_peak
+
+OPTIMIZERS = ("adamw", "sgd")
+DEVICES = ("auto", "cpu", "cuda")
+_WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes per element
+
+
+class Part(NamedTuple):
+    """A part of a term: how many times which size, as formula and in bytes."""
+
+    part: str
+    formula: str
+    size_bytes: int
+
+
+@dataclass
+class Account(Prediction):
+    """A prediction with its formulas.
+
+    `parts` says for each term what it consists of at the peak. In formulas b, s, h are batch, seq and hidden, f the
+    MLP's inner width, a and g the widths of all query and of all key heads, n and k the numbers of these heads, d a
+    head's width, v the vocabulary, j = 3h; Pb and Pr the parameters of a block and of the root, padded to divide by
+    N ranks; L the blocks. `article` is the article's own answer.
+    """
+
+    device: str = ""
+    why: str = ""
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    article: dict = field(default_factory=dict)
+
+    def to_json(self) -> dict:
+        parts = {term: [part._asdict() for part in parts] for term, parts in self.parts.items()}
+        return super().to_json() | {"parts": parts}
+
+    def __str__(self) -> str:
+        how = f"{self.how} ({self.device.upper()})"
+        lines = [
+            f"{format_bytes(self.peak_bytes)} on each of {format_ranks(self.ranks)}, {how} · "
+            f"{self.parameters:,} parameters · first step {format_bytes(self.step0_peak_bytes)}",
+            f"  peak in {self.peak_at}: {self.why}",
+        ]
+        for term, size_bytes in self.terms.items():
+            lines.append(f"  {term:<22}{format_bytes(size_bytes):>14}  {_formula(self.parts[term])}")
+        return "\n".join(["\n".join(lines), *("  " + line for line in [*describe_article(self.article), *self.notes])])
+
+
+def account(
+    model: str,
+    ranks: int,
+    *,
+    batch: int = Settings.batch,
+    seq: int = Settings.seq,
+    param_dtype: str = Settings.param_dtype,
+    compute_dtype: str = Settings.compute_dtype,
+    checkpointing: bool = Settings.checkpointing,
+    reshard: bool = Settings.reshard,
+    optimizer: str = "adamw",
+    foreach: bool | None = None,
+    device: str = "auto",
+) -> Account:
+    """Predict one rank's peak in a step of launch/train.py, with the same settings.
+
+    `model` is a known name (`known_models()`) or a Hugging Face folder with a config. `device` is
+    `cpu`, `cuda` or this machine's; it decides the dtype of `auto`, attention's kernel, whether collectives copy
+    (gloo does), and whether AdamW works on all parameters at once (`foreach`). Raises `UsageError`.
+    """
+    _check(ranks, batch, seq, param_dtype, compute_dtype, optimizer, device)
+    shape = find_shape(model)
+    if shape.positions and seq > shape.positions:
+        raise UsageError(f"--seq {seq}: {model} has positions for {shape.positions} tokens at most.")
+    if device == "auto":
+        device = "cuda" if shutil.which("nvidia-smi") else "cpu"
+    if compute_dtype == "auto":
+        compute_dtype = "bfloat16" if device == "cuda" else "float32"
+    job = Job(
+        ranks=ranks,
+        batch=batch,
+        seq=seq,
+        param_bytes=_WIDTHS[param_dtype],
+        compute_bytes=_WIDTHS[compute_dtype],
+        checkpointing=checkpointing,
+        reshard=reshard,
+        optimizer=optimizer,
+        foreach=device == "cuda" if foreach is None else foreach,
+        device=device,
+    )
+    peak, first = find_peak(shape, job, is_first=False), find_peak(shape, job, is_first=True)
+    terms = _terms(peak)
+    notes = []
+    if device == "cuda":
+        notes.append("Allocated bytes; CUDA's context, NCCL's buffers and the allocator's fragmentation come on top.")
+    return Account(
+        how="predicted",
+        ranks=ranks,
+        parameters=shape.parameters,
+        peak_bytes=peak.size_bytes,
+        step0_peak_bytes=first.size_bytes,
+        peak_at=f"{peak.at} of {shape.layers}" if " block " in peak.at else peak.at,
+        terms=terms,
+        step0_terms=_terms(first),
+        layers=shape.layers,
+        notes=notes,
+        device=device,
+        why=why(peak, shape, job),
+        parts=_parts(peak),
+        article=article_account(shape, job, terms),
+    )
+
+
+def _check(ranks: int, batch: int, seq: int, param_dtype: str, compute_dtype: str, optimizer: str, device: str) -> None:
+    for name, value in (("ranks", ranks), ("batch", batch), ("seq", seq)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UsageError(f"--{name} {value!r}: expected a whole number.")
+    if ranks < 1:
+        raise UsageError(f"--ranks {ranks}: expected a whole number from 1.")
+    Settings(batch=batch, seq=seq, param_dtype=param_dtype, compute_dtype=compute_dtype).check_values()
+    for name, value, allowed in (("optimizer", optimizer, OPTIMIZERS), ("device", device, DEVICES)):
+        if value not in allowed:
+            raise UsageError(f"--{name} {value}: expected one of {', '.join(allowed)}.")
+
+
+def _terms(peak: Peak) -> dict[str, int]:
+    terms = dict.fromkeys(TERMS, 0)
+    for label, size_bytes in peak.alive.items():
+        terms[label.term] += size_bytes
+    return terms
+
+
+def _parts(peak: Peak) -> dict[str, list[Part]]:
+    parts = {term: {} for term in TERMS}
+    for label, size_bytes in sorted(peak.alive.items(), key=lambda item: -item[1]):
+        count = size_bytes // label.unit_bytes
+        formula = label.formula if count == 1 else f"{count}×{label.formula}"
+        parts[label.term].setdefault(label.part, []).append((formula, size_bytes))
+    return {
+        term: [
+            Part(part, " + ".join(formula for formula, _ in sizes), sum(size for _, size in sizes))
+            for part, sizes in by_part.items()
+        ]
+        for term, by_part in parts.items()
+    }
+
+
+def _formula(parts: list[Part]) -> str:
+    return "; ".join(f"{part.part} {part.formula}" for part in parts)

@@ -1,0 +1,56 @@
+"""`fsdp2-lab account`: its arguments, from the settings common to all scripts."""
+
+import argparse
+import json
+from dataclasses import fields
+
+from ..contract.settings import Settings
+from .account import OPTIMIZERS, account
+
+_UNUSED = ("model", "weights", "steps", "lr", "seed")  # settings that decide no memory: taken, and not looked at
+
+
+def add_account(commands) -> None:
+    """Add the command to a parser's subcommands."""
+    parser = commands.add_parser(
+        "account",
+        help="predict a job's memory from formulas, term by term",
+        usage="fsdp2-lab account MODEL --ranks N [settings of a script] [--device cpu|cuda] [--json]",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", help="a known model, as llama-3.1-8b, or a Hugging Face folder with a config")
+    parser.add_argument("--ranks", type=int, required=True, help="number of ranks")
+    for setting in fields(Settings):
+        if setting.name != "model":
+            _add(parser, setting)
+    parser.add_argument("--device", default="auto", help="whose kernels to suppose (default: this machine's)")
+    parser.add_argument("--optimizer", default="adamw", help=f"{' or '.join(OPTIMIZERS)} (default: adamw)")
+    parser.add_argument("--foreach", type=_truth, help="whether AdamW works on all at once (default: on CUDA)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(action=_account)
+
+
+def _add(parser: argparse.ArgumentParser, setting) -> None:
+    names = dict.fromkeys((f"--{setting.name.replace('_', '-')}", f"--{setting.name}"))
+    text = f"{setting.metadata['help']} (default: {setting.default})"
+    if setting.type is bool:
+        parser.add_argument(*names, type=_truth, nargs="?", const=True, default=setting.default, help=text)
+    else:
+        parser.add_argument(*names, type=setting.type, default=setting.default, help=text)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _account(asked: argparse.Namespace, _rest: list[str]) -> int:
+    settings = {setting.name: getattr(asked, setting.name) for setting in fields(Settings)}
+    for name in _UNUSED:
+        del settings[name]
+    predicted = account(
+        asked.model, asked.ranks, optimizer=asked.optimizer, foreach=asked.foreach, device=asked.device, **settings
+    )
+    print(json.dumps(predicted.to_json(), indent=1) if asked.json else predicted)
+    return 0
