@@ -1,32 +1,17 @@
-"""The closed form's peaks: against measured runs, against a walk through every block, and within themselves."""
+"""The closed form's peaks: against a walk through every block, against known figures, and within themselves."""
 
 import time
 
 import pytest
 
 from fsdp2_lab.contract.errors import UsageError
-from fsdp2_lab.contract.units import GIB, MIB
+from fsdp2_lab.contract.units import GIB
 from fsdp2_lab.predict import step, walk
 from fsdp2_lab.predict.account import account
 from fsdp2_lab.predict.prediction import TERMS
 from fsdp2_lab.predict.shapes import find_shape, known_models
 
-# Step peaks that launch/train.py recorded under torchrun, on a CPU with gloo: (settings, step 0, later).
-MEASURED = {
-    "the defaults": (dict(ranks=2), 33.646, 45.655),
-    "longer": (dict(ranks=2, seq=256), 48.206, 60.215),
-    "longer, all activations": (dict(ranks=2, seq=256, checkpointing=False), 101.682, 113.691),
-    "one rank": (dict(ranks=1, batch=8), 55.987, 80.005),
-}
 JOB_7B = dict(model="llama-2-7b", ranks=8, batch=1, seq=4096, compute_dtype="bfloat16", device="cpu")
-
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_a_measured_run_is_met_within_a_thousandth(name):
-    job, step0_mib, later_mib = MEASURED[name]
-    predicted = account("byte-llama", device="cpu", **job)
-    assert predicted.step0_peak_bytes / MIB == pytest.approx(step0_mib, rel=0.001)
-    assert predicted.peak_bytes / MIB == pytest.approx(later_mib, rel=0.001)
 
 
 def test_the_7b_job_has_the_terms_that_a_dry_run_gave_it():
