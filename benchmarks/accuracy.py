@@ -16,8 +16,8 @@ import torch
 from fsdp2_lab.contract.settings import to_argv
 from fsdp2_lab.contract.units import MIB
 from fsdp2_lab.lab.launcher import execute
+from fsdp2_lab.lab.live.progress import Lines
 from fsdp2_lab.lab.machine import machine
-from fsdp2_lab.lab.progress import Lines
 from fsdp2_lab.predict.dryrun import dryrun_script
 from fsdp2_lab.predict.rehearse import rehearse_script
 

@@ -119,9 +119,7 @@ def _run(asked, rest) -> int:
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
     gpus = None if asked.gpus is None else parse_gpus(asked.gpus)
     try:
-        run = execute(
-            asked.script, asked.ranks, _settings(rest), timeout, make_progress(), gpus=gpus, wait=asked.wait
-        )
+        run = execute(asked.script, asked.ranks, _settings(rest), timeout, make_progress(), gpus=gpus, wait=asked.wait)
     except StageInterrupted as interrupt:
         run = interrupt.run
     if asked.json:
