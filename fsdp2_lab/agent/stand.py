@@ -1,6 +1,6 @@
 """A rank says where it stands: its Python frames, and its last collectives from torch's flight recorder.
 
-The one file on the flight recorder's private name.
+The one file on the private names of the flight recorder and of torch's table of groups.
 """
 
 import faulthandler
@@ -43,7 +43,8 @@ class Stand:
         if size > self._size:
             self._size = size
             frame = sys._current_frames().get(threading.main_thread().ident)
-            self._tell(traceback.extract_stack(frame))
+            # None: at exit C code may have called C code, and nothing of the script is left.
+            self._tell(traceback.extract_stack(frame) if frame else traceback.StackSummary())
 
     def tell_error(self, error: BaseException) -> None:
         """Write what this rank raised, and where."""
@@ -80,6 +81,7 @@ def last_collectives() -> list[Collective]:
     if c10d is None:
         return []
     trace = json.loads(c10d._dump_fr_trace_json(includeCollectives=True, onlyActive=False))
+    members = _members_of_groups()
     latest = {entry["process_group"][0]: entry for entry in trace.get("entries", []) if not entry["is_p2p"]}
     return [
         Collective(
@@ -89,9 +91,16 @@ def last_collectives() -> list[Collective]:
             sizes=entry["input_sizes"],
             waiting=not entry["retired"],
             began_unix_seconds=entry["time_created_ns"] / 1e9,
+            members=members.get(group, []),
         )
         for group, entry in latest.items()
     ]
+
+
+def _members_of_groups() -> dict[str, list[int]]:
+    # The trace names them for NCCL alone.
+    c10d = sys.modules["torch.distributed.distributed_c10d"]
+    return {name: c10d.get_process_group_ranks(group) for group, name in c10d._world.pg_names.items()}
 
 
 def _disarm() -> None:

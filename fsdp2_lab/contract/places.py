@@ -1,6 +1,7 @@
 """Last words of each rank: where it stands, the collective it waits in, what it raised; read before ranks are ended."""
 
 import json
+import re
 import signal
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +21,10 @@ def stage_and_step() -> tuple[str | None, int | None]:
 
 @dataclass
 class Collective:
-    """The latest collective that a rank began in one process group: the group's `number`th, counted from 1."""
+    """The latest collective that a rank began in one process group: the group's `number`th, counted from 1.
+
+    `members` are the group's ranks; none where they are not known.
+    """
 
     group: str
     number: int
@@ -28,11 +32,13 @@ class Collective:
     sizes: list
     waiting: bool
     began_unix_seconds: float
+    members: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Place:
     """Where one rank stood at `unix_seconds`; `None` until it was asked or raised. `finished`: at its script's end.
+    `silent`: it did not answer, and its frames are those that the signal left.
 
     `frames` are (file, line, function), outermost first; `stage` and `step` are the record's, where there is one.
     """
@@ -46,6 +52,7 @@ class Place:
     collectives: list[Collective] = field(default_factory=list)
     error: RankError | None = None
     finished: bool = False
+    silent: bool = False
 
 
 @dataclass
@@ -83,6 +90,17 @@ def read_place(logs: Path, rank: int | str) -> Place | None:
         return Place(**data)
 
     return _read(place_file(logs, rank), build)
+
+
+def read_stack(logs: Path, rank: int) -> list[tuple[str, int, str]]:
+    """The main thread's frames that `faulthandler` wrote last, outermost first; none where it wrote none."""
+    try:
+        text = read_text(stack_file(logs, rank))
+    except (OSError, ValueError):
+        return []
+    block = text.rpartition("(most recent call first):")[2]  # the oldest thread comes last; any may have met the signal
+    rows = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', block, re.MULTILINE)
+    return [(file, int(line), name) for file, line, name in reversed(rows)]
 
 
 def write_exits(logs: Path, exits: dict[str, Exit]) -> None:

@@ -34,8 +34,11 @@ FAULTS = [
     Fault("exit-0", LEFT, "LeftEarly", ranks=3),
     Fault("exit-0-alone", LEFT, "LeftEarly"),
     Fault("exit-3", RAISED, error="exit code 3"),
-    Fault("exit-handler", RAISED, "ValueError", "^boom on rank 1$", recorded="failed"),
-    Fault("exit-256", RAISED, error="exit code 1"),
+    Fault("exit-256", RAISED, error="exit code 1", recorded="failed"),
+    Fault("exit-handler", RAISED, "ValueError", "^boom on rank 1$", recorded="failed", tracebacks=1),
+    Fault("forked-child", RAISED, "ValueError", "^boom on rank 1$", recorded="failed", tracebacks=1),
+    Fault("own-timeout", RAISED, "TimeoutError", "timed out", recorded="failed", tracebacks=1),
+    Fault("logs-are-pipes", RAISED, error="exit code 3", recorded="incomplete"),
     Fault("os-exit-0", LEFT, "LeftEarly", recorded="incomplete"),
     Fault("os-exit-0-alone", LEFT, "LeftEarly", recorded="incomplete"),
     Fault("os-exit-3", RAISED, error="exit code 3", recorded="incomplete", ranks=3),
@@ -57,6 +60,7 @@ FOREIGN = [
     Fault("exit-3", r"^rank 1 of 2 failed first", error="exit code 3"),
     Fault("sigkill", r"^rank 1 of 2 was ended by SIGKILL first", "SIGKILL", hint=MEMORY),
     Fault("silent", r"^rank 1 of 2 failed first", error="exit code 1"),
+    Fault("closes-descriptors", r"^rank 1 of 2 failed first", "ValueError", "one and a half", tracebacks=1),
     Fault("left-in-collective", r"^rank 1 of 2 .*left", "LeftEarly"),
 ]
 
@@ -84,3 +88,12 @@ def test_a_script_without_a_record_is_told_about_too(fault, lab):
     for rank in range(fault.ranks):
         for stream, begin in (("stdout", "hello from"), ("stderr", "a word on stderr from")):
             assert (ended.run_dir / "logs" / f"rank{rank}.{stream}").read_text().startswith(f"{begin} rank {rank}\n")
+
+
+@pytest.mark.parametrize(("variable", "value"), [("PET_MAX_RESTARTS", "1"), ("PYTHONINSPECT", "1")])
+def test_no_variable_makes_a_failed_rank_end_well(variable, value, lab):
+    lab.environment[variable] = value
+    fault = Fault("exception", r"^rank 1 of 2 failed first", "ValueError", script="foreign_faults.py", stage=None)
+    ended = lab.meet(fault)
+    broken = broken_promises(lab, ended, fault)
+    assert not broken, "\n".join([*broken, ended.said])

@@ -1,10 +1,20 @@
 """Who failed first: from records, ranks' last words, and how torchrun's agent saw them end."""
 
+import os
+
 import pytest
 
 from fsdp2_lab.contract.places import Exit, Place
 from fsdp2_lab.contract.record import RankError, StageRow
-from fsdp2_lab.lab.verdict.diagnosis import LEFT_EARLY, exit_codes, find_errors, last_lines, left_early
+from fsdp2_lab.lab.verdict.diagnosis import (
+    LEFT_EARLY,
+    exit_codes,
+    find_errors,
+    is_consequence,
+    last_lines,
+    left_early,
+    waited_too_long,
+)
 
 CLOSED = "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:12345"
 TRACE = 'Traceback …\n  File "torch/distributed/distributed_c10d.py", line 1, in barrier\n'
@@ -133,3 +143,30 @@ def test_the_end_of_a_log_is_text_whatever_it_holds(tmp_path):
         file.write(b"\xff\xfe broken \xe2\x82 bytes\nlast")
     assert last_lines(log, 20).endswith("bytes\nlast")
     assert last_lines(tmp_path / "none") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("TimeoutError", "The read operation timed out"),
+        ("ConnectionRefusedError", "[Errno 111] Connection refused"),
+        ("RuntimeError", "DataLoader timed out after 2 seconds"),
+        ("TypeError", "Expected timeout argument to be of type datetime.timedelta, got int"),
+    ],
+)
+def test_a_ranks_own_timeout_or_connection_is_a_cause(kind, message):
+    error = RankError(1, kind, message, "Traceback …", "train", 9.0)
+    assert not is_consequence(error) and not waited_too_long(error)
+
+
+def test_a_rank_that_came_to_the_end_of_its_script_did_not_leave_early(rank_record):
+    records = {0: rank_record(0), 1: rank_record(1)}
+    records[0].stages.append(StageRow("save"))
+    exits = {"0": Exit(0, 12.0, asked=False), "1": Exit(0, 9.0, asked=False)}
+    assert [error.rank for error in left_early(records, exits, [])] == [1]
+    assert left_early(records, exits, [], finished={0, 1}) == []
+
+
+def test_a_pipe_in_place_of_a_log_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "rank0.stderr")
+    assert last_lines(tmp_path / "rank0.stderr") == ""

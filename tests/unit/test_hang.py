@@ -1,6 +1,6 @@
 """Who waits for whom: the collectives and lines of stuck ranks, read as a sentence."""
 
-from fsdp2_lab.contract.places import Collective, Place
+from fsdp2_lab.contract.places import Collective, Place, read_stack, stack_file
 from fsdp2_lab.lab.verdict.hang import explain, script_line
 
 TORCH = next(path for path in __import__("torch").__path__) + "/distributed/distributed_c10d.py"
@@ -59,3 +59,31 @@ def test_without_collectives_each_ranks_line_is_told():
 def test_the_line_is_the_scripts_and_no_librarys():
     assert script_line(place(0, 1, waiting=True)) == "train.py:88"
     assert script_line(Place(0, 1)) is None
+
+
+def in_group(rank, group, members, *, waiting=True):
+    standing = place(rank, 1, waiting=waiting, group=group, line=80 + rank)
+    standing.collectives[0].members = members
+    return standing
+
+
+def test_a_rank_that_is_no_member_of_the_group_is_not_blamed():
+    lost = Place(1, 11, 111.9, "train", 4, [("/home/me/train.py", 81, "<module>")])
+    said = explain({0: in_group(0, "1", [0, 1]), 1: lost, 2: in_group(2, "2", [1, 2])}, 3)[0]
+    assert said.startswith("rank 1 never reached all-gather 1 of ranks 0 and 1 (stage train, step 4, train.py:81)")
+
+
+def test_a_chain_of_groups_is_followed_to_the_rank_that_waits_for_nobody():
+    lost = Place(2, 12, 111.9, "train", 4, [("/home/me/train.py", 82, "<module>")])
+    said = explain({0: in_group(0, "1", [0, 1]), 1: in_group(1, "2", [1, 2]), 2: lost}, 3)[0]
+    assert said.startswith("rank 2 never reached all-gather 1 of ranks 1 and 2") and "rank 1 waits there" in said
+
+
+def test_the_stack_that_a_signal_left_is_read_outermost_first(tmp_path):
+    frames = '  File "/a/re.py", line 166 in match\n  File "/a/b.py", line {} in f\n'
+    block = "{} thread 0x1 (most recent call first):\n" + frames
+    stack_file(tmp_path, 1).write_text(
+        block.format("Current", 1) + "\n" + block.format("Thread", 3) + "\n" + block.format("Thread", 2)
+    )
+    assert read_stack(tmp_path, 1) == [("/a/b.py", 2, "f"), ("/a/re.py", 166, "match")]
+    assert read_stack(tmp_path, 0) == []

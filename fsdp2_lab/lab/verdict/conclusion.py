@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...contract.errors import UsageError
-from ...contract.places import exits_file, place_file, read_exits, read_place, stack_file
+from ...contract.places import Place, exits_file, place_file, read_exits, read_place, read_stack, stack_file
 from ...contract.record import LaunchRecord, RankError, RankRecord, rank_file, read_record, write_launch, write_record
 from .diagnosis import exit_codes, find_errors, is_consequence, last_lines, left_early, waited_too_long
 from .evidence import likely_cause, signal_name
@@ -40,7 +40,7 @@ def conclude(
     launch.exit_codes = exit_codes(exits, launch.ranks, code)
     records, unreadable = _records(run_dir, launch.ranks)
     places = {rank: place for rank in range(launch.ranks) if (place := read_place(logs, rank))}
-    told = {rank: place for rank, place in places.items() if place.unix_seconds}
+    told = {rank: place for rank, place in places.items() if place.unix_seconds or _add_stack(place, logs, records)}
     errors = find_errors(records, places, exits, logs)
     if status in ("ok", "failed") and (not errors or is_consequence(errors[0])):
         early = left_early(records, exits, errors, {rank for rank, place in places.items() if place.finished})
@@ -71,6 +71,15 @@ def conclude(
         write_launch(run_dir, launch)
     except UsageError as error:
         launch.explanation.append(str(error))
+
+
+def _add_stack(place: Place, logs: Path, records: dict[int, RankRecord]) -> bool:
+    # While C code holds Python's lock, only the signal's handler can tell where a rank stands.
+    place.frames = read_stack(logs, place.rank)
+    if place.frames and (record := records.get(place.rank)) and record.stages:
+        place.stage = record.stages[-1].name
+    place.silent = bool(place.frames)
+    return place.silent
 
 
 def _records(run_dir: Path, ranks: int) -> tuple[dict[int, RankRecord], list[str]]:

@@ -17,7 +17,8 @@ _CONSEQUENCE = re.compile(
     r"|unhandled system error",
     re.IGNORECASE,
 )
-_OF_A_GROUP = re.compile(r"gloo|nccl|process ?group|c10d|tcpstore|torch[/\\]distributed[/\\]", re.IGNORECASE)
+_OF_A_GROUP = re.compile(r"gloo|nccl|process ?group|c10d|tcpstore|(recv|send) operation to complete", re.IGNORECASE)
+_IN_TORCH_DISTRIBUTED = re.compile(r"torch[/\\]distributed[/\\]")
 _WAITED = re.compile(r"timed? ?out|collective operation timeout", re.IGNORECASE)
 _NOTICE_SECONDS = 0.5  # until the agent sees a rank's silent death; its peers may raise before
 _LAST_LINES_BYTES = 2000
@@ -66,7 +67,9 @@ def _of_a_group(error: RankError) -> bool:
     # A data loader or a download that loses its connection or waits too long is a fault of this rank alone.
     if error.type.startswith("Dist"):
         return True
-    return error.type == "RuntimeError" and bool(_OF_A_GROUP.search(f"{error.message}\n{error.traceback}"))
+    return error.type == "RuntimeError" and bool(
+        _OF_A_GROUP.search(error.message) or _IN_TORCH_DISTRIBUTED.search(error.traceback)
+    )
 
 
 def left_early(

@@ -19,13 +19,22 @@ def explain(places: dict[int, Place], ranks: int) -> list[str]:
     others up; a rank that has not begun it is the one they wait for.
     """
     waits = {rank: call for rank, place in places.items() for call in place.collectives if _is_stuck(call, place)}
-    lines = [f"  rank {rank} {_doing(waits.get(rank))}{_where(places[rank])}" for rank in sorted(places)]
+    lines = [f"  rank {rank} {_doing(places[rank], waits.get(rank))}{_where(places[rank])}" for rank in sorted(places)]
     if not waits:
         return lines
-    stuck = min(waits.values(), key=lambda call: call.number)
+
+    def missing_in(call: Collective) -> list[int]:
+        members = call.members or range(ranks)
+        return [rank for rank in members if _reached(places.get(rank), call) < call.number]
+
+    def held_up_by_a_wait(call: Collective) -> bool:  # in another group: that one is the cause
+        missing = missing_in(call)
+        return bool(missing) and all(rank in waits for rank in missing)
+
+    stuck = min(waits.values(), key=lambda call: (held_up_by_a_wait(call), call.number))
     there = {rank: call for rank, call in waits.items() if (call.group, call.number) == (stuck.group, stuck.number)}
     kinds = {(call.name, str(call.sizes)) for call in there.values()}
-    missing = [rank for rank in range(ranks) if rank not in there and _reached(places.get(rank), stuck) < stuck.number]
+    missing = missing_in(stuck)
     if len(kinds) > 1:
         each = [f"rank {rank} began {_kind(call)}" for rank, call in there.items()]
         return [f"The ranks disagree on collective {stuck.number}: {_join(each)}.", *lines]
@@ -35,8 +44,9 @@ def explain(places: dict[int, Place], ranks: int) -> list[str]:
         at = "; ".join(_brackets(places[rank]) for rank in missing if rank in places)
         wait = "waits" if len(there) == 1 else "wait"
         others = f"{_ranks(list(there))} {wait} there since {since}{_where(places[min(there)])}"
-        return [f"{who} never reached {_named(stuck)}{f' ({at})' if at else ''}; {others}.", *lines]
-    if len(there) == ranks:
+        named = _named(stuck) + (f" of {_ranks(stuck.members)}" if 0 < len(stuck.members) < ranks else "")
+        return [f"{who} never reached {named}{f' ({at})' if at else ''}; {others}.", *lines]
+    if len(there) == len(stuck.members or range(ranks)):
         return [f"All ranks stand in {_named(stuck)} since {since}: a slow or a lost connection.", *lines]
     return lines
 
@@ -60,7 +70,9 @@ def _reached(place: Place | None, stuck: Collective) -> int:
     return max((call.number for call in calls if call.group == stuck.group), default=0)
 
 
-def _doing(wait: Collective | None) -> str:
+def _doing(place: Place, wait: Collective | None) -> str:
+    if place.silent:
+        return "does not answer, as in C code that holds Python's lock"
     return f"waits in {_named(wait)}" if wait else "is in no collective"
 
 

@@ -122,6 +122,27 @@ def exit_3():
 
 
 @fault
+def forked_child():
+    if os.fork() == 0:
+        raise ValueError("a child's, and not the rank's")
+    time.sleep(1)
+    exception()
+
+
+@fault
+def own_timeout():
+    raise TimeoutError("the read operation timed out")
+
+
+@fault
+def logs_are_pipes():
+    for log in [*own_run_dir().glob("logs/torchrun.log"), *own_run_dir().glob("logs/*/attempt_0/1/stderr.log")]:
+        log.unlink()
+        os.mkfifo(log)
+    os._exit(3)
+
+
+@fault
 def os_exit_0():
     os._exit(0)
 

@@ -59,6 +59,10 @@ if rank == 1:
         sys.exit(1)
     if name == "left-in-collective":
         sys.exit(0)
+    if name == "closes-descriptors":
+        os.closerange(3, 1024)
+        time.sleep(1)
+        fail("one and a half")
 if name == "left-in-collective":
     dist.all_reduce(torch.ones(1))
 time.sleep(600)

@@ -4,6 +4,7 @@ hangs.py NAME FOLDER
 """
 
 import os
+import re
 import sys
 import threading
 import time
@@ -32,12 +33,19 @@ if name == "rank-0-state-dict":
     if rank == 0:  # the mistake: gathering takes every rank
         get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
     dist.barrier()
+if name == "another-group":
+    first, _ = dist.new_group([0, 1]), dist.new_group([1, 2])
+    if rank != 0:
+        time.sleep(600)
+    dist.all_reduce(torch.ones(4), group=first)
 for _ in record.steps(range(6)):
     value = torch.ones(4)
     if name == "skips-one" and rank == 1 and len(record._record.steps) == 4:
         threading.Event().wait()
     if name == "mismatch" and rank == 1 and len(record._record.steps) == 4:
         dist.all_gather([torch.empty(4) for _ in range(world_size)], value)
+    elif name == "holds-the-lock" and rank == 1:
+        re.match("(a+)+$", "a" * 60 + "b")
     elif name == "lost-in-python" and rank == 1:
         while True:
             time.sleep(0.01)
