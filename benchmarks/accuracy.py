@@ -80,7 +80,7 @@ Step peaks in MiB, the first step's and a later one's. Measured: the lowest of a
 torchrun, on gloo, and the highest for the later step. The error is the dry run's against the lowest, in
 whichever of the two steps it is greater. Made by `python benchmarks/accuracy.py`.
 
-| job | ranks | measured, first | measured, later | highest, later | dry run, later | rehearsed, later | error, % | depths |
+| job | ranks | measured, first | measured, later | highest | dry run, later | rehearsed | error, % | depths |
 |---|---|---|---|---|---|---|---|---|
 {rows}
 

@@ -1,6 +1,7 @@
 """Fixtures for all tests: a project folder of their own, so that the checkout stays clean, and no GPU."""
 
 import os
+import signal
 from pathlib import Path
 
 import psutil
@@ -9,6 +10,10 @@ import pytest
 # Before anything imports torch: these tests are about ranks on a CPU; tests/gpu has its own machine.
 if "FSDP2_LAB_GPU_TESTS" not in os.environ:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+# A job in a script's background ignores Ctrl-C, and so would every launcher that these tests send it to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CHECKOUT = Path(__file__).parents[1]
 
