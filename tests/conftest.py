@@ -11,9 +11,11 @@ import pytest
 if "FSDP2_LAB_GPU_TESTS" not in os.environ:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-# A job in a script's background ignores Ctrl-C, and so would every launcher that these tests send it to.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A job in a script's background ignores Ctrl-C, one under nohup a closed terminal, and so would every launcher that
+# these tests send them to.
+for ignored, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, usual)
 
 CHECKOUT = Path(__file__).parents[1]
 

@@ -26,6 +26,7 @@ dist.all_reduce(torch.ones(3))
 dist.barrier()
 groups = [dist.group.WORLD, mesh.get_group("shard")]
 timeouts = [group._get_backend(torch.device("cpu")).options._timeout.total_seconds() for group in groups]
+import time; time.sleep(0.2)  # a finished collective is marked a moment later
 print(json.dumps([len(none), [dataclasses.asdict(call) for call in last_collectives()], timeouts]))
 """
 
