@@ -20,7 +20,7 @@ from fsdp2_lab.lab.live.progress import Progress
 from fsdp2_lab.lab.machine import machine
 
 HERE = Path(__file__).parent
-PAIRS = 7
+PAIRS = 5
 TARGET_SECONDS = {2: 1.0, 4: 2.0}
 LAUNCHES = 200
 MIB = 2**20
