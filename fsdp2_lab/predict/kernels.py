@@ -39,4 +39,6 @@ class Kernels:
         """The term and the bytes of a buffer that an operation makes and frees again, or nothing."""
         if not self._cuda and func is _c10d._reduce_scatter_base_.default:
             return "reduce_scatter", args[1].untyped_storage().nbytes()  # gloo sums into a copy of the input
+        if not self._cuda and func is _c10d._allgather_base_.default:
+            return "all_gather", args[0].untyped_storage().nbytes()  # gloo gathers into a copy of the output
         return ()
