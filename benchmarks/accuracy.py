@@ -141,7 +141,7 @@ def compare(name: str, ranks: int, settings: dict, argv: list[str]) -> tuple[str
 
 
 def _held(record) -> int:
-    return record.stages[-2].bytes_after  # before training: a rank's shards
+    return record.stages[-1].bytes_after  # after training; before it, uneven shards are padded to the same size
 
 
 if __name__ == "__main__":
