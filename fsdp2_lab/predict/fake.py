@@ -61,6 +61,7 @@ def fake_tensors():
     with ExitStack() as stack:
         stack.enter_context(patch.object(_sharding_prop, "detect_fake_mode", lambda *_: shadows))
         stack.enter_context(patch.object(_fsdp_param, "_chunk_with_empty", _own_chunk))
+        stack.enter_context(patch.object(torch.utils, "swap_tensors", _swap_or_set(torch.utils.swap_tensors)))
         stack.enter_context(_whole_sequences())
         for module, name in _READERS:
             stack.enter_context(patch.object(module, name, _with_real_tensors(getattr(module, name))))
@@ -70,6 +71,16 @@ def fake_tensors():
 def _own_chunk(tensor: torch.Tensor, count: int, dim: int) -> list[torch.Tensor]:
     # FSDP cuts a parameter for every rank and keeps its own part: of a thousand ranks' parts, rank 0 needs the first.
     return [tensor.narrow(dim, 0, -(-tensor.size(dim) // count))] * count
+
+
+def _swap_or_set(swap):
+    def swap_tensors(parameter, converted):
+        if isinstance(parameter, FakeTensor) and parameter.device == converted.device:
+            parameter.data = converted.detach()  # as module.to does with real tensors; a swap allows no weak reference
+        else:
+            swap(parameter, converted)
+
+    return swap_tensors
 
 
 def _whole_sequences():
