@@ -110,6 +110,16 @@ def test_a_script_of_the_readers_own_is_played():
     assert max(stretch["live_bytes"] for stretch in dry.curve) == dry.peak_bytes
 
 
+@pytest.mark.parametrize("play", [dryrun_script, rehearse_script])
+def test_what_is_played_leaves_checkpoints_alone(play, home, checkout):
+    kept = home / "checkpoints" / "byte-llama-tied" / "model.safetensors"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"learnt in earnest")
+    assert play(checkout / "launch" / "pretrain.py", 1, ["--batch", "1", "--seq", "16"]).parameters > 0
+    assert kept.read_bytes() == b"learnt in earnest"
+    assert [path.name for path in home.iterdir()] == ["checkpoints"]
+
+
 @pytest.mark.parametrize(
     ("argv", "named"),
     [(["item"], "loss.item()"), (["file"], "torch.load"), (["shape"], "ones(2, 9)"), (["once"], "1 of the 2 steps")],
