@@ -1,5 +1,10 @@
 """Who waits for whom: the collectives and lines of stuck ranks, read as a sentence."""
 
+from pathlib import Path
+
+import pytest
+
+import fsdp2_lab
 from fsdp2_lab.contract.places import Collective, Place, read_stack, stack_file
 from fsdp2_lab.lab.verdict.hang import explain, script_line
 
@@ -54,6 +59,13 @@ def test_without_collectives_each_ranks_line_is_told():
         "rank 0 is in no collective (stage train, step 4, train.py:20)",
         "rank 1 is in no collective (stage train, step 4, train.py:21)",
     ]
+
+
+@pytest.mark.parametrize("file", ["rank/text.py", "agent/worker.py", "lab/job.py"])
+def test_a_line_of_ours_is_not_the_scripts(file):
+    stuck = place(0, 1, waiting=True)
+    stuck.frames.append((str(Path(fsdp2_lab.__file__).parent / file), 7, "inside"))
+    assert script_line(stuck) == "train.py:88"
 
 
 def test_the_line_is_the_scripts_and_no_librarys():

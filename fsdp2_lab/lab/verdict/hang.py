@@ -8,7 +8,7 @@ from ...contract.places import Collective, Place
 from ...contract.units import format_seconds
 from .diagnosis import waited_too_long
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[2])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {_PACKAGE})
 
 
