@@ -9,7 +9,7 @@ from pathlib import Path
 from ..contract.errors import UsageError
 from ..contract.processes import end_children, kill_all
 from ..contract.record import read_launch, write_launch
-from ..contract.workspace import RUN_DIR_VARIABLE
+from ..contract.workspace import PARENT_VARIABLE, RUN_DIR_VARIABLE
 from . import guard
 
 
@@ -17,9 +17,9 @@ def run_agent(argv: list[str], handler=None) -> None:
     """Run torchrun with these arguments; `handler` starts the ranks, each a Python of its own unless given."""
     run_dir = os.environ[RUN_DIR_VARIABLE]
     guard.continue_with_parent()
-    guard.watch_parent(int(os.environ[guard.PARENT_VARIABLE]), lambda: _abandon(run_dir))
+    guard.watch_parent(int(os.environ[PARENT_VARIABLE]), lambda: _abandon(run_dir))
     if handler is None:
-        os.environ[guard.PARENT_VARIABLE] = str(os.getpid())  # of the ranks; a forked one has the server's
+        os.environ[PARENT_VARIABLE] = str(os.getpid())  # of the ranks; a forked one has the server's
 
     from torch.distributed.run import main as torchrun
 

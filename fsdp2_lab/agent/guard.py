@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-PARENT_VARIABLE = "FSDP2_LAB_PARENT_PID"
 _PERIOD_SECONDS = 0.1
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36

@@ -22,7 +22,7 @@ import psutil
 from ..contract.marking import show_run_dir
 from ..contract.messages import receive, send
 from ..contract.processes import end_children, end_descendants, ignore_gone
-from ..contract.workspace import RUN_DIR_VARIABLE
+from ..contract.workspace import PARENT_VARIABLE, RUN_DIR_VARIABLE
 from . import guard
 
 # Third-party only: the project's own modules are read anew by every rank.
@@ -180,7 +180,7 @@ class Server:
         show_run_dir(request["environment"][RUN_DIR_VARIABLE])
         os.environ.clear()
         os.environ.update(self._set_by_imports | request["environment"])
-        os.environ[guard.PARENT_VARIABLE] = str(server)
+        os.environ[PARENT_VARIABLE] = str(server)
 
     def _unfit(self) -> str | None:
         if (threads := len(os.listdir("/proc/self/task"))) > 1:

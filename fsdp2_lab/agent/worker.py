@@ -9,7 +9,7 @@ import types
 from contextlib import suppress
 from pathlib import Path
 
-from ..contract.workspace import RUN_DIR_VARIABLE
+from ..contract.workspace import PARENT_VARIABLE, RUN_DIR_VARIABLE
 from . import guard
 from .stand import Stand
 
@@ -19,7 +19,7 @@ def main(argv: list[str]) -> None:
     guard.die_with_parent()
     guard.adopt_orphans()
     stand = Stand(Path(os.environ[RUN_DIR_VARIABLE], "logs"), int(os.environ["RANK"]))
-    guard.watch_parent(int(os.environ.pop(guard.PARENT_VARIABLE)), each_time=stand.tell_if_asked)
+    guard.watch_parent(int(os.environ.pop(PARENT_VARIABLE)), each_time=stand.tell_if_asked)
     _notice_failed_exit_handlers(stand)
     threading.excepthook = lambda failed: _on_thread_exception(stand, failed)
     sys.argv = argv

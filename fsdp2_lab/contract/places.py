@@ -1,6 +1,5 @@
 """Last words of each rank: where it stands, the collective it waits in, what it raised; read before ranks are ended."""
 
-import json
 import re
 import signal
 from dataclasses import asdict, dataclass, field
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from . import workspace
 from .record import RankError
-from .untrusted import read_text
+from .untrusted import build, parse_json, read_text
 
 # A rank says where it stands on this signal. SIGUSR1 is left to schedulers, which warn jobs with it.
 STAND_SIGNAL = signal.SIGUSR2
@@ -83,13 +82,7 @@ def write_place(logs: Path, place: Place) -> None:
 
 def read_place(logs: Path, rank: int | str) -> Place | None:
     """A rank's place; `None` where it has written none that is whole."""
-
-    def build(data: dict) -> Place:
-        data["collectives"] = [Collective(**row) for row in data["collectives"]]
-        data["error"] = data["error"] and RankError(**data["error"])
-        return Place(**data)
-
-    return _read(place_file(logs, rank), build)
+    return _read(place_file(logs, rank), lambda data: build(Place, data))
 
 
 def read_stack(logs: Path, rank: int) -> list[tuple[str, int, str]]:
@@ -109,11 +102,11 @@ def write_exits(logs: Path, exits: dict[str, Exit]) -> None:
 
 def read_exits(logs: Path) -> dict[str, Exit]:
     """The ranks that have ended; empty where the agent did not live to say."""
-    return _read(exits_file(logs), lambda data: {rank: Exit(**each) for rank, each in data.items()}) or {}
+    return _read(exits_file(logs), lambda data: {rank: build(Exit, each) for rank, each in data.items()}) or {}
 
 
-def _read(path: Path, build):
+def _read(path: Path, convert):
     try:
-        return build(json.loads(read_text(path)))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return convert(parse_json(read_text(path)))
+    except (OSError, ValueError, AttributeError):  # the last where it is no object
         return None

@@ -7,7 +7,7 @@ import types
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import get_args, get_origin, get_type_hints
+from typing import BinaryIO, get_args, get_origin, get_type_hints
 
 MOST_BYTES = 64 * 2**20
 _MOST_DEPTH = 32
@@ -19,14 +19,29 @@ _NOT_FINITE = ("nan", "inf", "-inf")
 def read_text(path: Path, most_bytes: int = MOST_BYTES, follow: bool = False) -> str:
     """A file's text. Raises `OSError` or `ValueError` for a pipe, a folder, a file too large or no UTF-8, and for a
     symbolic link unless `follow`."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("no plain file")
+    with _open_plain(path, follow) as file:
         data = file.read(most_bytes + 1)  # a size asked for beforehand may have grown
     if len(data) > most_bytes:
         raise ValueError(f"more than {most_bytes:,} bytes")
     return data.decode("utf-8")
+
+
+def read_end(path: Path, most_bytes: int) -> tuple[int, bytes]:
+    """A file's size and its last bytes, however long it is. Raises `OSError` for a pipe, a folder and a link."""
+    with _open_plain(path, follow=False) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - most_bytes))
+        return size, file.read(most_bytes)
+
+
+def _open_plain(path: Path, follow: bool) -> BinaryIO:
+    # A pipe that somebody put there must not be waited for.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("no plain file")
+    return file
 
 
 def parse_json(text: str):

@@ -11,6 +11,7 @@ from .errors import UsageError
 HOME_VARIABLE = "FSDP2_LAB_HOME"
 RUN_DIR_VARIABLE = "FSDP2_LAB_RUN_DIR"
 TIMEOUT_VARIABLE = "FSDP2_LAB_TIMEOUT_SECONDS"
+PARENT_VARIABLE = "FSDP2_LAB_PARENT_PID"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _DEVICES = re.compile(r"con|nul|aux|prn|com\d|lpt\d")  # no file names on Windows, where people clone, too

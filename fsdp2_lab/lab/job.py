@@ -11,7 +11,7 @@ import psutil
 
 from ..contract.places import STAND_SIGNAL, read_place
 from ..contract.processes import ignore_gone, kill_all, processes_of
-from ..contract.workspace import RUN_DIR_VARIABLE
+from ..contract.workspace import PARENT_VARIABLE
 
 _GRACE_SECONDS = 2.0  # between asking processes to end and ending them
 _STAND_SECONDS = 1.5  # for ranks to say where they stand
@@ -32,7 +32,7 @@ def start_agent(arguments: list[str], environment: dict[str, str], log: Path) ->
     with log.open("wb") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "fsdp2_lab.agent", *arguments],
-            env=environment | {"FSDP2_LAB_PARENT_PID": str(os.getpid())},
+            env=environment | {PARENT_VARIABLE: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -111,14 +111,3 @@ def _living(processes: set[psutil.Process]) -> set[psutil.Process]:
     return {
         process for process in processes if process.is_running() and ignore_gone(process.status) != psutil.STATUS_ZOMBIE
     }
-
-
-def rank_environment(run_dir: Path) -> dict[str, str]:
-    """The caller's environment, without what is a kernel's alone, and with the mark of this run."""
-    environment = dict(os.environ)
-    # torchrun takes options from PET_…, as a restart of failed ranks; with the other, a Python that failed ends well.
-    for name in [name for name in environment if name.startswith("PET_") or name == "PYTHONINSPECT"]:
-        del environment[name]
-    for ours in ("MPLBACKEND", "PYTORCH_NVML_BASED_CUDA_CHECK"):  # for a notebook's kernel, not for a rank
-        environment.pop(ours, None)
-    return environment | {RUN_DIR_VARIABLE: str(run_dir), "PYTHONUNBUFFERED": "1"}

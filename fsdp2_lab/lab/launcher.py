@@ -4,7 +4,6 @@ import math
 import os
 import secrets
 import shlex
-import sys
 import time
 from pathlib import Path
 
@@ -12,10 +11,10 @@ from ..contract import workspace
 from ..contract.errors import StageFailed, StageInterrupted, StageTimeout, UsageError
 from ..contract.record import LaunchRecord, write_launch
 from ..contract.settings import parse_settings, to_argv
-from ..contract.workspace import TIMEOUT_VARIABLE
+from .environment import rank_environment, threads_per_rank
 from .gpus.choice import rank_count, taken
 from .interrupts import deferred
-from .job import Agent, Job, rank_environment, start_agent
+from .job import Agent, Job, start_agent
 from .live.progress import Progress, make_progress
 from .machine import machine
 from .runs import Run
@@ -25,13 +24,6 @@ from .warm import NotWarm, start_warm_agent, wait_until_ready, why_cold
 
 TIMEOUT_SECONDS = 600.0
 _POLL_SECONDS = 0.1
-# torch's record of collectives: what a stuck rank waits in is read from it, and NCCL's watchdog writes it out.
-_FLIGHT_RECORDER = {
-    "TORCH_FR_BUFFER_SIZE": "2000",
-    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-    "TORCH_FR_DUMP_TEMP_FILE": "{logs}/nccl_trace_rank_",
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "{logs}/nccl_trace_rank_",  # its name in earlier versions
-}
 
 
 def launch(
@@ -92,7 +84,7 @@ def execute(
 def _execute(script: Path, argv, record: LaunchRecord, run_dir: Path, devices: dict, progress, warm) -> Run:
     job, code, status, kills, began = None, None, "interrupted", oom_kills(), time.monotonic()
     try:
-        record.threads_per_rank = _threads_per_rank(record.ranks)
+        record.threads_per_rank = threads_per_rank(record.ranks)
         progress.start(record, run_dir)
         record.cold_because = _try_to_warm_up(warm)
         with deferred():
@@ -154,13 +146,7 @@ def _new_run(run_dir: Path, script: Path, ranks: int, argv: list[str], timeout: 
 def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path, devices: dict[str, str]) -> Agent:
     logs = run_dir / "logs"
     logs.mkdir()
-    environment = rank_environment(run_dir) | devices
-    environment.setdefault("OMP_NUM_THREADS", str(record.threads_per_rank))
-    # All ranks are on this machine: gloo would otherwise ask for an address of the host's name.
-    environment.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
-    environment[TIMEOUT_VARIABLE] = str(record.timeout_seconds)
-    for name, value in _FLIGHT_RECORDER.items():
-        environment.setdefault(name, value.format(logs=logs))
+    environment = rank_environment(run_dir, record.ranks, record.timeout_seconds, devices)
     arguments = [f"--nproc-per-node={record.ranks}", f"--log-dir={logs}", "--redirects=3"]
     arguments += ["-m", "fsdp2_lab.agent.worker", str(script), *argv]
     if record.cold_because is None:
@@ -169,11 +155,6 @@ def _start(script: Path, argv: list[str], record: LaunchRecord, run_dir: Path, d
         except NotWarm as reason:
             record.cold_because = str(reason)
     return start_agent(arguments, environment, logs / "torchrun.log")
-
-
-def _threads_per_rank(ranks: int) -> int | None:
-    threads = os.environ.get("OMP_NUM_THREADS", str(machine().threads_per_rank(ranks)))
-    return int(threads) if threads.isdecimal() else None
 
 
 def _try_to_warm_up(warm: bool | None) -> str | None:

@@ -1,6 +1,5 @@
 """The closed form: what one rank of a job holds at its peak, from a model's shape and the job's settings alone."""
 
-import shutil
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ from ..contract.errors import UsageError
 from ..contract.settings import Settings
 from ..contract.units import format_bytes, format_ranks
 from .article import article_account, describe_article
+from .devices import DEVICES, supposed
 from .moments import why
 from .prediction import TERMS, Prediction
 from .shapes import find_shape
@@ -15,7 +15,6 @@ from .sharding import Job
 from .walk import Peak, find_peak
 
 OPTIMIZERS = ("adamw", "sgd")
-DEVICES = ("auto", "cpu", "cuda")
 _WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes per element
 
 
@@ -82,8 +81,7 @@ def account(
     shape = find_shape(model)
     if shape.positions and seq > shape.positions:
         raise UsageError(f"--seq {seq}: {model} has positions for {shape.positions} tokens at most.")
-    if device == "auto":
-        device = "cuda" if shutil.which("nvidia-smi") else "cpu"
+    device = supposed(device)
     if compute_dtype == "auto":
         compute_dtype = "bfloat16" if device == "cuda" else "float32"
     job = Job(

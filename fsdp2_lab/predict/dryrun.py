@@ -1,15 +1,13 @@
 """The dry run: one rank of any job, byte by byte, from the unedited script, with nothing allocated."""
 
-import shutil
 from pathlib import Path
 
 from ..contract import workspace
 from ..contract.errors import UsageError
 from ..contract.settings import to_argv
+from .devices import DEVICES, supposed
 from .prediction import TERMS, Prediction
 from .process import check_request, play
-
-DEVICES = ("auto", "cpu", "cuda")
 
 
 def dryrun(stage: str, ranks: int, *, device: str = "auto", full_depth: bool = False, **settings) -> Prediction:
@@ -28,8 +26,7 @@ def dryrun_script(
     if device not in DEVICES:
         raise UsageError(f"device={device!r}: expected one of {', '.join(DEVICES)}.")
     check_request(script, ranks, argv)
-    if device == "auto":
-        device = "cuda" if shutil.which("nvidia-smi") else "cpu"
+    device = supposed(device)
     if device == "cuda":
         argv = ["--compute-dtype", "bfloat16", *argv]  # what `auto` is there; the reader's own comes later and prevails
     request = {"mode": "dryrun", "ranks": ranks, "argv": argv, "device": device, "full_depth": full_depth}

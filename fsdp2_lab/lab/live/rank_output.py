@@ -1,9 +1,7 @@
 """What a rank printed: the end of its logs as plain, short text that names no machine's folders."""
 
-import os
 import re
 import site
-import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +9,7 @@ from pathlib import Path
 
 from ...contract import workspace
 from ...contract.secrets import redact
+from ...contract.untrusted import read_end
 
 _READ_BYTES = 200_000  # a log may hold gigabytes; a progress bar fills many bytes of a line
 _MOST_LINES = 100
@@ -51,7 +50,7 @@ def tail(log: Path, argv: Iterable[str] = ()) -> str:
 
     Raises `OSError` where there is no plain file.
     """
-    size, read = _end(log)
+    size, read = read_end(log, _READ_BYTES)
     cut = size > len(read)
     text = read.decode("utf-8", errors="replace")
     if cut and "\n" in text:
@@ -67,16 +66,6 @@ def tail(log: Path, argv: Iterable[str] = ()) -> str:
         cut, kept = True, kept[-_MOST_CHARACTERS:].partition("\n")[2] or kept[-_MOST_CHARACTERS:]
     said = f"… the end of {size:,} bytes in {without_machine_paths(str(log))}\n"
     return said + kept if cut and kept else kept
-
-
-def _end(log: Path) -> tuple[int, bytes]:
-    # A rank may have put a pipe there, or a link to somebody's file.
-    with os.fdopen(os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{log} is no plain file")
-        file.seek(max(0, status.st_size - _READ_BYTES))
-        return status.st_size, file.read(_READ_BYTES)
 
 
 def without_machine_paths(text: str) -> str:

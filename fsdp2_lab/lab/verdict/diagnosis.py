@@ -1,6 +1,5 @@
 """Who failed first, and how: from what ranks recorded, their last words, and how torchrun's agent saw them end."""
 
-import os
 import re
 import signal
 from collections.abc import Collection
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from ...contract.places import STAND_SIGNAL, Exit, Place
 from ...contract.record import RankError, RankRecord
+from ...contract.untrusted import read_end
 from .evidence import signal_name
 
 # What the other ranks say when a peer is gone; a cause only if nobody has a better one.
@@ -103,10 +103,7 @@ def left_early(
 def last_lines(path: Path, size: int = _LAST_LINES_BYTES) -> str:
     """The end of a log as text, whatever bytes it holds and however long it is; empty where there is none."""
     try:
-        # A rank may have put a pipe there, and nobody writes to it any more.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
-            return file.read(size).decode("utf-8", "replace").strip()
+        return read_end(path, size)[1].decode("utf-8", "replace").strip()
     except OSError:
         return ""
 
