@@ -24,6 +24,7 @@ from ..contract.messages import receive, send
 from ..contract.processes import end_children, end_descendants, ignore_gone
 from ..contract.workspace import PARENT_VARIABLE, RUN_DIR_VARIABLE
 from . import guard
+from .fitness import hidden_beside, stale_since
 
 # Third-party only: the project's own modules are read anew by every rank.
 PRELOADED = (
@@ -92,10 +93,10 @@ class Server:
     def _serve_kernel(self, kernel: socket.socket) -> Role | None:
         if (request := receive(kernel)) is None:
             self._leave()
-        if reason := self._unfit():
+        if reason := stale_since(self._began):
             send(kernel, {"id": request["id"], "refused": reason})
             return None
-        if reason := _hidden_by(Path(request["script"]).parent):
+        if reason := hidden_beside(Path(request["script"])):
             send(kernel, {"id": request["id"], "refused": reason, "for_good": True})
             return None
         ours, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -181,42 +182,6 @@ class Server:
         os.environ.clear()
         os.environ.update(self._set_by_imports | request["environment"])
         os.environ[PARENT_VARIABLE] = str(server)
-
-    def _unfit(self) -> str | None:
-        if (threads := len(os.listdir("/proc/self/task"))) > 1:
-            return f"{threads} threads run in the server of warm ranks, and a fork would lose them"
-        for module in list(sys.modules.values()):
-            file = getattr(module, "__file__", None)
-            if file and os.path.isabs(file) and _changed_since(file, self._began):
-                return f"{module.__name__} has changed on disk"
-        if any(_changed_since(folder, self._began) for folder in sys.path if folder.endswith("-packages")):
-            return "installed packages have changed"
-        return None
-
-
-def _hidden_by(folder: Path) -> str | None:
-    # A new Python would import these from beside the script; a fork has the others already.
-    for path in sorted(folder.glob("*")):
-        name = path.name.partition(".")[0]
-        module = sys.modules.get(name)
-        if module is None or name in sys.builtin_module_names or name == "fsdp2_lab":
-            continue
-        file = path / "__init__.py" if path.is_dir() else path
-        if file.suffix in (".py", ".so") and file.is_file() and not _is_of(module, file):
-            return f"{path.name} beside the script hides a module that warm ranks have imported"
-    return None
-
-
-def _is_of(module, file: Path) -> bool:
-    own = getattr(module, "__file__", None)
-    return bool(own) and os.path.exists(own) and os.path.samefile(own, file)
-
-
-def _changed_since(path: str, unix_seconds: float) -> bool:
-    try:
-        return Path(path).stat().st_mtime > unix_seconds
-    except OSError:
-        return True  # it is gone
 
 
 if __name__ == "__main__":
