@@ -6,7 +6,7 @@ import pytest
 from harness import SCRIPTS
 from promises import nothing_left, nothing_lost
 
-TIMEOUT = 16.0
+TIMEOUT = 13.0
 END_SECONDS = 10.0  # after the deadline
 PLACE = r"\bhangs\.py:\d+"
 
