@@ -40,8 +40,20 @@ class StageRow:
 
 
 @dataclass
+class Point:
+    """The allocator's live bytes at one moment of a step."""
+
+    seconds: float
+    live_bytes: int
+
+
+@dataclass
 class StepRow:
-    """One training step on one rank. `timed` is false where the memory meter slowed it."""
+    """One training step on one rank. `timed` is false where the memory meter slowed it.
+
+    A metered step has `terms`, the bytes at its peak by what they are for (`contract/terms.py`), which add up to
+    `peak_bytes`; a `curve` of live bytes; and `phases`, name to the seconds at which each began.
+    """
 
     step: int
     stage: str | None = None
@@ -51,6 +63,9 @@ class StepRow:
     peak_bytes: int | None = None
     timed: bool = True
     values: dict[str, float] = field(default_factory=dict)
+    terms: dict[str, int] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    curve: list[Point] = field(default_factory=list)
 
 
 @dataclass

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from ..contract.errors import UsageError
 from ..contract.settings import Settings
+from ..contract.terms import TERMS
 from ..contract.units import format_bytes, format_ranks
 from .article import article_account, describe_article
 from .devices import DEVICES, supposed
 from .moments import why
-from .prediction import TERMS, Prediction
+from .prediction import Prediction
 from .shapes import find_shape
 from .sharding import Job
 from .walk import Peak, find_peak

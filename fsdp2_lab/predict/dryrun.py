@@ -5,8 +5,9 @@ from pathlib import Path
 from ..contract import workspace
 from ..contract.errors import UsageError
 from ..contract.settings import to_argv
+from ..contract.terms import in_order
 from .devices import DEVICES, supposed
-from .prediction import TERMS, Prediction
+from .prediction import Prediction
 from .process import check_request, play
 
 
@@ -33,5 +34,5 @@ def dryrun_script(
     # Faked CUDA needs CUDA; so the script sees a CPU, and the differences are made up for.
     told = play(script, request, {"CUDA_VISIBLE_DEVICES": ""})
     for name in ("terms", "step0_terms"):
-        told[name] = {term: told[name][term] for term in TERMS if told[name].get(term)}
+        told[name] = in_order(told[name])
     return Prediction(how=f"dry run ({device.upper()})", ranks=ranks, **told)

@@ -4,27 +4,14 @@ from dataclasses import asdict, dataclass, field
 
 from ..contract.units import format_bytes, format_ranks
 
-TERMS = (
-    "sharded_parameters",
-    "sharded_gradients",
-    "optimizer",
-    "unsharded_parameters",
-    "all_gather",
-    "reduce_scatter",
-    "activations",
-    "logits",
-    "temporaries",
-    "other",
-)
-
 
 @dataclass
 class Prediction:
     """Peaks of one rank, in bytes. `step0_peak_bytes` is the first step's, in which the optimizer's states are made.
 
-    `terms` are the bytes alive at the peak by name, in the order of `TERMS`, and add up to it; `peak_at` says where
-    in the step that is. `notes` are what the reader should know of how it was found. `curve` is the later step at the
-    deepest depth played: phase, FSDP's mark, its module, and the highest `live_bytes` up to the next mark.
+    `terms` are the bytes alive at the peak, by the names of `contract/terms.py`, and add up to it; `peak_at` says
+    where in the step that is. `notes` are what the reader should know of how it was found. `curve` is the later step
+    at the deepest depth played: phase, FSDP's mark, its module, and the highest `live_bytes` up to the next mark.
     """
 
     how: str

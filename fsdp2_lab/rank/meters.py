@@ -29,9 +29,9 @@ class CpuMeter:
         count_every_thread(True)
         self._trace = None
 
-    def start(self) -> None:
+    def start(self, of_a_step: bool = False) -> None:
         self.stop()  # two profilers at once would take each other's events
-        self._trace = AllocatorTrace()
+        self._trace = AllocatorTrace(of_a_step)
 
     def stop(self) -> Lap | None:
         """The lap since `start`, or `None` where the meter was not running."""
@@ -61,7 +61,7 @@ class CudaMeter:
         # Asking for the name before the first CUDA call would create a context, on the wrong GPU perhaps.
         return torch.cuda.get_device_name(self._device) if torch.cuda.is_initialized() else str(self._device)
 
-    def start(self) -> None:
+    def start(self, of_a_step: bool = False) -> None:
         # Before the first CUDA call there is nothing to count, and asking would create the context too early.
         if torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats(self._device)

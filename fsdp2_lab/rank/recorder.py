@@ -27,9 +27,9 @@ from ..contract.settings import Settings, describe
 from ..contract.untrusted import check_plain
 from .deadline import wait_less_than_the_deadline
 from .meters import meter_for, resident_bytes
+from .step_meter import StepMeter
 from .summary import print_step, print_summary
 
-METERED_STEPS = 2  # the first creates Adam's states, the second is as all later ones
 WRITE_SECONDS = 1.0  # between two writes in a training loop, at the least
 WRITE_SHARE = 0.01  # of a loop's time may go into writing
 
@@ -116,18 +116,12 @@ class Record:
         body gave to `log`; a step that `break` ends is not recorded.
         """
         self._lap()
+        step_meter = StepMeter(self._meter)
         try:
             for step, batch in enumerate(batches):
-                metered = step < METERED_STEPS or not self._meter.slows_steps
-                self._logged = StepRow(step, self._stage_name, timed=not (metered and self._meter.slows_steps))
-                if metered:
-                    self._meter.start()
-                start = time.perf_counter()
-                yield batch
-                self._meter.synchronize()
-                self._logged.seconds = time.perf_counter() - start
-                if metered and (lap := self._lap()):
-                    self._logged.peak_bytes = lap.peak_bytes
+                self._logged = StepRow(step, self._stage_name)
+                with step_meter.measuring(self._logged, self._laps):
+                    yield batch
                 self._record.steps.append(self._logged)
                 if time.monotonic() > self._next_write:
                     self._write()
@@ -187,11 +181,9 @@ class Record:
     def _step(self) -> int | None:
         return self._logged.step if self._logged else None
 
-    def _lap(self):
-        lap = self._meter.stop()
-        if lap:
+    def _lap(self) -> None:
+        if lap := self._meter.stop():
             self._laps.append(lap)
-        return lap
 
     def _end_stage(self) -> None:
         if self._stage_start is None:

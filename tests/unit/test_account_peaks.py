@@ -5,10 +5,10 @@ import time
 import pytest
 
 from fsdp2_lab.contract.errors import UsageError
+from fsdp2_lab.contract.terms import TERMS
 from fsdp2_lab.contract.units import GIB
 from fsdp2_lab.predict import step, walk
 from fsdp2_lab.predict.account import account
-from fsdp2_lab.predict.prediction import TERMS
 from fsdp2_lab.predict.shapes import find_shape, known_models
 
 JOB_7B = dict(model="llama-2-7b", ranks=8, batch=1, seq=4096, compute_dtype="bfloat16", device="cpu")

@@ -1,0 +1,47 @@
+"""Measures single steps: the first ones for memory, where that slows them, and the others for time."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..contract.record import StepRow
+from .allocator import Lap
+from .attribution import Attribution
+from .owners import Owners
+
+METERED_STEPS = 2  # the first creates Adam's states, the second is as all later ones
+
+
+class StepMeter:
+    """Measures the steps of one loop with a stage's meter, which it stops and starts."""
+
+    def __init__(self, meter):
+        self._meter, self._attribution = meter, Attribution()
+
+    @contextmanager
+    def measuring(self, row: StepRow, laps: list[Lap]) -> Iterator[None]:
+        """Fill the row with what its step took; the lap of a metered one is added to `laps`."""
+        is_metered = row.step < METERED_STEPS or not self._meter.slows_steps
+        row.timed = not (is_metered and self._meter.slows_steps)
+        owners = Owners()
+        if not is_metered:
+            with self._timed(row):
+                yield
+            return
+        with owners.watching():
+            self._meter.start(of_a_step=True)
+            with self._timed(row):
+                yield
+        if lap := self._meter.stop():
+            laps.append(lap)
+            row.peak_bytes = lap.peak_bytes
+            if lap.events:
+                step = self._attribution.of(lap, owners)
+                row.terms, row.phases, row.curve = step.terms, step.phases, step.curve
+
+    @contextmanager
+    def _timed(self, row: StepRow) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self._meter.synchronize()
+        row.seconds = time.perf_counter() - start
