@@ -10,6 +10,7 @@ _HOMES = {
     "available_ranks": "lab.machine",
     "checkpoint": "lab.checkpoints",
     "account": "predict.account",
+    "compare": "show.comparison",
     "Run": "lab.runs",
     "runs": "lab.runs",
     "LabError": "contract.errors",

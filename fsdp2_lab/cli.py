@@ -1,13 +1,15 @@
-"""The command line: `fsdp2-lab doctor`, `run`, `dryrun`, `rehearse`, `account`, `runs` and `notebooks`."""
+"""The command line: `fsdp2-lab doctor`, `run`, `dryrun`, `rehearse`, `account`, `compare`, `runs` and `notebooks`."""
 
 import argparse
 import json
+import os
 import signal
 import sys
 from pathlib import Path
 
 from .contract.errors import LabError, StageInterrupted, UsageError
 from .predict.command import add_account
+from .show.command import add_compare
 
 _EXIT_CODES = {"ok": 0, "failed": 1, "timeout": 124, "interrupted": 130}
 _USAGE_EXIT_CODE = 2
@@ -21,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
             signal.signal(ending, signal.default_int_handler)
     parser = _parser()
     asked, rest = parser.parse_known_args(argv)
-    if rest and asked.command not in ("run", "dryrun", "rehearse"):
+    if rest and asked.command not in ("run", "dryrun", "rehearse", "compare"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return asked.action(asked, rest)
@@ -30,6 +32,9 @@ def main(argv: list[str] | None = None) -> int:
         return _USAGE_EXIT_CODE
     except LabError as error:
         print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `… | head`: nobody reads on, and nothing is to be said of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -72,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     runs.set_defaults(action=_runs)
 
     add_account(commands)
+    add_compare(commands)
 
     notebooks = commands.add_parser("notebooks", help="execute the series with papermill")
     notebooks.add_argument("--only", action="append", metavar="NN", help="a chapter's number; may be repeated")

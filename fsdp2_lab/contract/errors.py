@@ -40,6 +40,7 @@ class StageFailed(LabError):
     def __init__(self, message: str, run):
         super().__init__(message)
         self.run = run
+        self.comparison = None  # what was found in other ways, where the launch was one of several
 
 
 class StageTimeout(StageFailed):

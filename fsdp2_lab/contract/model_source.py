@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import workspace
 from .errors import UsageError
+from .published import PUBLISHED
 from .untrusted import read_text
 
 # Vocabulary of ByT5's tokenizer: 3 special tokens, 256 bytes, 125 sentinels.
@@ -57,7 +58,8 @@ class ModelSource:
 def find_model(name: str, weights: str = "auto") -> ModelSource:
     """Resolve `--model` and `--weights`.
 
-    `name` is a built-in name or a Hugging Face folder with a `config.json`. `weights` is `auto` (the
+    `name` is a built-in name, a published model's (its shape alone), or a Hugging Face folder with a `config.json`.
+    `weights` is `auto` (the
     model folder's own safetensors; for a built-in name, its cached checkpoint), `random`, or a folder.
     Raises `UsageError` for a folder that is missing, has no config, or holds pickled weights only.
     """
@@ -69,8 +71,8 @@ def find_model(name: str, weights: str = "auto") -> ModelSource:
 
 
 def _find(name: str, weights: str) -> ModelSource:
-    if name in BUILT_IN:
-        config, folder = BUILT_IN[name], None
+    if config := BUILT_IN.get(name) or PUBLISHED.get(name):
+        folder = None
         own_checkpoint = workspace.checkpoints_dir() / name
     else:
         folder = Path(name).expanduser()
@@ -115,7 +117,8 @@ def has_safetensors(folder: Path) -> bool:
 def _read_config(folder: Path) -> dict:
     file = folder / "config.json"
     if not folder.is_dir():
-        raise UsageError(f"--model {folder}: no such folder, and no built-in name (those are {', '.join(BUILT_IN)}).")
+        names = ", ".join([*BUILT_IN, *PUBLISHED])
+        raise UsageError(f"--model {folder}: no such folder, and no known name (those are {names}).")
     if not file.exists():
         raise UsageError(f"--model {folder}: no config.json in it; expected a Hugging Face model folder.")
     try:

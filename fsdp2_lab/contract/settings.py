@@ -20,7 +20,7 @@ def _setting(default, text: str):
 class Settings:
     """What a run is asked to do. Dtypes go by torch's names; `auto` is decided on the rank, by its device."""
 
-    model: str = _setting("byte-llama", "built-in name, or a Hugging Face config or checkpoint folder")
+    model: str = _setting("byte-llama", "known name, or a Hugging Face config or checkpoint folder")
     weights: str = _setting("auto", "auto (the model's own checkpoint, if it has one), random, or a safetensors folder")
     batch: int = _setting(4, "sequences per rank and step")
     seq: int = _setting(128, "tokens per sequence")

@@ -39,6 +39,8 @@ def rehearse_script(script: Path, ranks: int, argv: list[str]) -> Prediction:
         peak_bytes=peaks[1],
         step0_peak_bytes=peaks[0],
         peak_at=f"step 1 of stage {record.steps[1].stage}",
+        terms=record.steps[1].terms,
+        step0_terms=record.steps[0].terms,
         notes=[CANNOT_SHOW],
         **told,
     )

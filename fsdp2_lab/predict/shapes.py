@@ -6,7 +6,7 @@ from math import prod
 
 from ..contract.errors import UsageError
 from ..contract.model_source import BUILT_IN, find_model
-from .builtin_shapes import PUBLISHED
+from ..contract.published import PUBLISHED
 
 Parameters = dict[str, tuple[int, ...]]  # name → shape
 
@@ -84,16 +84,7 @@ def find_shape(model: str) -> Shape:
 
     Raises `UsageError` for a name or folder that is not there, and for a config that does not say its sizes.
     """
-    if model in PUBLISHED:
-        return read_shape(PUBLISHED[model], model)
-    try:
-        return read_shape(find_model(model, "random").config, model)
-    except UsageError as error:
-        if "no such folder" in str(error):
-            raise UsageError(
-                f"{model[:80]!r} is no known model and no folder; known are {', '.join(known_models())}."
-            ) from None
-        raise
+    return read_shape(find_model(model, "random").config, model)
 
 
 def read_shape(config: dict, model: str) -> Shape:

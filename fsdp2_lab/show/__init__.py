@@ -1,6 +1,18 @@
-"""Figures and tables for the page. Each takes a `Run` and says how its numbers were got."""
+"""Figures and tables for the page. Each takes a `Run` or a `Comparison` and says how its numbers were got."""
 
 from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
+from .memory_figures import memory_curve, ways
 from .tables import compare_stage, compare_steps, ranks
 
-__all__ = ["compare_stage", "compare_steps", "loss_curves", "peaks", "rank_tiles", "ranks", "shard_bars", "training"]
+__all__ = [
+    "compare_stage",
+    "compare_steps",
+    "loss_curves",
+    "memory_curve",
+    "peaks",
+    "rank_tiles",
+    "ranks",
+    "shard_bars",
+    "training",
+    "ways",
+]

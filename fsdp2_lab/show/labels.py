@@ -2,7 +2,8 @@
 
 RANK = "rank {}"
 STEP = "step"
-MIB = "MiB"
+MIB, GIB = "MiB", "GiB"
+SECONDS = "seconds of the step"
 LOSS = "loss, nats per token"
 PEAK = "peak"
 HELD = "held at its end"
@@ -17,3 +18,34 @@ EMBEDDING, BLOCKS, HEAD, LAST_NORM = "embedding", "blocks", "head", "last norm"
 RANKS_COLUMNS = ("rank", "local rank", "world size", "process", "device")
 STAGE_COLUMNS = ("run", "rank", "bytes before", "bytes after", "peak bytes", "seconds", "resident", "how")
 STEPS_COLUMNS = ("run", "ranks", "first step's peak", "later steps' peak", "median step", "how")
+
+# Of terms, as in contract/terms.py.
+TERM_NAMES = {
+    "sharded_parameters": "sharded parameters",
+    "sharded_gradients": "sharded gradients",
+    "optimizer": "optimizer states",
+    "unsharded_parameters": "unsharded parameters",
+    "all_gather": "all-gather buffers",
+    "reduce_scatter": "reduce-scatter buffers",
+    "activations": "activations",
+    "logits": "logits and loss",
+    "temporaries": "temporaries",
+    "other": "other",
+}
+TERM = "at the peak"
+STEP_PEAK = "peak of a later step"
+FIRST_PEAK = "peak of the first step"
+AGAINST_MEASURED = "against measured"
+COMPARISON_TITLE = "one of {}, at the peak of a later step"
+CURVE_TITLE = "live bytes through step {} of rank {}"
+CURVE_SECONDS = "seconds of the step, slowed by the meter"
+
+# Why a term may be another when measured.
+_THREADS = "threads of the process group may hold a collective's buffers for longer, on one rank and not on another"
+RESIDUALS = {
+    "all_gather": _THREADS,
+    "reduce_scatter": _THREADS,
+    "temporaries": "a kernel's own scratchpad, or the peak is at another moment",
+}
+UNEXPLAINED = "the peak is at another moment"
+NO_RESIDUAL = "dry run and measurement have the same bytes in every term, within {} of the peak"

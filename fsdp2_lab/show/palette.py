@@ -10,6 +10,19 @@ RANKS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
 SERIES = RANKS
 PARAMETERS = {labels.EMBEDDING: SKY, labels.BLOCKS: BLUE, labels.HEAD: ORANGE, labels.LAST_NORM: GREY}
 HELD, PEAK = BLUE, SKY
+WINE = "#882255"
+TERM_COLOURS = {
+    "sharded_parameters": BLUE,
+    "sharded_gradients": SKY,
+    "optimizer": GREEN,
+    "unsharded_parameters": ORANGE,
+    "all_gather": YELLOW,
+    "reduce_scatter": PINK,
+    "activations": VERMILION,
+    "logits": WINE,
+    "temporaries": GREY,
+    "other": PALE,
+}
 
 
 def rank_colour(rank: int) -> str:

@@ -108,7 +108,7 @@ def test_an_answer_takes_less_than_50_ms():
         ({"compute_dtype": "int8"}, "--compute-dtype int8"),
         ({"optimizer": "lion"}, "--optimizer lion"),
         ({"device": "tpu"}, "--device tpu"),
-        ({"model": "llama-7"}, "no known model"),
+        ({"model": "llama-7"}, "no known name"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_in_one_sentence(changes, said, is_one_sentence):

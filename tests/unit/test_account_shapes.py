@@ -6,7 +6,7 @@ import pytest
 
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.contract.model_source import BUILT_IN
-from fsdp2_lab.predict.builtin_shapes import PUBLISHED
+from fsdp2_lab.contract.published import PUBLISHED
 from fsdp2_lab.predict.shapes import find_shape, known_models, read_shape
 
 LLAMA = BUILT_IN["byte-llama"]

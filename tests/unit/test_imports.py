@@ -20,7 +20,7 @@ RULES = {
     "agent": ({"agent", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
     "predict": ({"predict", "contract"}, {"IPython", "matplotlib", "pandas"}, set()),
     "lab": ({"lab", "contract"}, set(), {"torch"}),
-    "show": ({"show", "lab", "contract"}, set(), {"torch"}),
+    "show": ({"show", "lab", "predict", "contract"}, set(), {"torch"}),
     "learn": ({"learn", "lab", "contract", "show"}, set(), {"torch"}),
     FACES: ({FACES, "contract", "predict", "lab", "show", "learn"}, set(), {"torch"}),
 }

@@ -7,6 +7,8 @@ import pytest
 
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.contract.model_source import BUILT_IN, find_model
+from fsdp2_lab.contract.published import PUBLISHED
+from fsdp2_lab.lab.checkpoints import checkpoint
 
 CONFIG = json.dumps({"model_type": "llama", "max_position_embeddings": 512})
 BAD_FOLDERS = {
@@ -43,11 +45,18 @@ def test_a_folder_that_cannot_be_used_is_refused_in_one_sentence(files, named, f
     assert is_one_sentence(str(caught.value))
 
 
-def test_a_missing_folder_is_answered_with_the_built_in_names(home, is_one_sentence):
+def test_a_missing_folder_is_answered_with_the_known_names(home, is_one_sentence):
     with pytest.raises(UsageError) as caught:
         find_model("/no/such/folder")
-    assert all(name in str(caught.value) for name in BUILT_IN)
+    assert all(name in str(caught.value) for name in BUILT_IN | PUBLISHED)
     assert is_one_sentence(str(caught.value))
+
+
+def test_a_published_models_name_is_its_shape_without_weights(home):
+    source = find_model("mistral-7b")
+    assert (source.config, source.folder, source.checkpoint) == (PUBLISHED["mistral-7b"], None, None)
+    with pytest.raises(UsageError, match="without weights"):
+        checkpoint("mistral-7b")
 
 
 def test_a_file_is_no_model_folder(tmp_path, home):

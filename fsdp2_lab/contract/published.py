@@ -1,4 +1,4 @@
-"""Shapes of published models, as the fields of their Hugging Face configs that decide sizes."""
+"""Published models by name: the fields of their Hugging Face configs that decide sizes, without any weights."""
 
 
 def _llama(vocab: int, hidden: int, mlp: int, layers: int, heads: int, kv_heads: int, seq: int, **other) -> dict:

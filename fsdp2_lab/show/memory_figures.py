@@ -1,0 +1,91 @@
+"""Figures of memory by what it is for: ways side by side, and one step's curve."""
+
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..contract.errors import UsageError
+from ..contract.terms import TERMS
+from ..contract.units import GIB, MIB, format_bytes, format_ranks
+from ..lab.runs import Run
+from . import labels
+from .canvas import canvas, title
+from .palette import BLUE, GREY, TERM_COLOURS
+
+_PHASES_NAMED = ("forward", "loss", "backward", "optimizer")
+
+
+def ways(comparison) -> Figure:
+    """A comparison's terms as stacked bars, a bar for each way, with its peak at the end."""
+    columns = list(comparison.columns.values())
+    figure, (ax,) = canvas(height=1.7 + 0.42 * len(columns))
+    unit, name = _unit(max(column.peak_bytes for column in columns))
+    for place, column in enumerate(columns):
+        end = _stack(ax, place, column.terms, unit) if column.terms else column.peak_bytes / unit
+        if not column.terms:
+            ax.barh(place, end, color=GREY, height=0.7)
+        ax.text(end, place, f" {column.peak_bytes / unit:,.2f}", va="center", fontsize=9)
+    ax.set_yticks(range(len(columns)), [column.how for column in columns])
+    ax.invert_yaxis()
+    ax.margins(x=0.14)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(name)
+    figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower left")
+    title(ax, comparison.script, labels.COMPARISON_TITLE.format(format_ranks(comparison.ranks)))
+    return figure
+
+
+def memory_curve(run: Run, step: int = 1, rank: int = 0) -> Figure:
+    """Live bytes of one rank through one metered step, with its phases and its peak.
+
+    Raises `UsageError` for a step without a curve: on a CPU the first two have one.
+    """
+    row = next((row for record in run.records if record.rank == rank for row in record.steps if row.step == step), None)
+    if row is None or not row.curve:
+        raise UsageError(f"Rank {rank} of {run.id} has no curve of step {step}; on a CPU the first two steps have one.")
+    figure, (ax,) = canvas(height=3.2)
+    unit, name = _unit(row.peak_bytes)
+    seconds, live = [point.seconds for point in row.curve], [point.live_bytes / unit for point in row.curve]
+    ax.fill_between(seconds, live, color=BLUE, alpha=0.25, step="mid", linewidth=0)
+    ax.plot(seconds, live, color=BLUE, linewidth=1.4, drawstyle="steps-mid")
+    peak = max(row.curve, key=lambda point: point.live_bytes)
+    ax.annotate(
+        format_bytes(peak.live_bytes),
+        (peak.seconds, peak.live_bytes / unit),
+        xytext=(6, 2),
+        textcoords="offset points",
+        fontsize=9,
+    )
+    _mark_phases(ax, row.phases, seconds[-1])
+    ax.set(xlabel=labels.CURVE_SECONDS if not row.timed else labels.SECONDS, ylabel=name, xlim=(0, seconds[-1]))
+    ax.set_ylim(0, max(live) * 1.22)
+    title(ax, labels.CURVE_TITLE.format(step, rank), run.how)
+    return figure
+
+
+def _stack(ax: Axes, place: int, terms: dict[str, int], unit: int) -> float:
+    end = 0.0
+    for term in TERMS:
+        if size := terms.get(term, 0) / unit:
+            known = {handle.get_label() for handle in ax.containers}
+            label = labels.TERM_NAMES[term]
+            label = label if label not in known else None
+            ax.barh(place, size, left=end, color=TERM_COLOURS[term], height=0.7, label=label)
+            end += size
+    return end
+
+
+def _mark_phases(ax: Axes, phases: dict[str, float], end: float) -> None:
+    """A line where each phase begins, and its name above the curve where there is room for it."""
+    begun = [*phases.items(), ("", end)]
+    for (phase, began), (_, ended) in pairwise(begun):
+        if began:
+            ax.axvline(began, color=GREY, linewidth=0.8, linestyle=":")
+        if phase in _PHASES_NAMED and ended - began > 0.02 * end:
+            place, side = (ended, "right") if began > 0.85 * end else (began + 0.005 * end, "left")
+            ax.text(place, 0.98, phase, transform=ax.get_xaxis_transform(), ha=side, va="top", fontsize=9)
+
+
+def _unit(size_bytes: int) -> tuple[int, str]:
+    return (GIB, labels.GIB) if size_bytes >= GIB else (MIB, labels.MIB)
