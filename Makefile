@@ -27,8 +27,8 @@ test: $(READY)  ## run the whole test suite
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest
 
-faults: $(READY)  ## meet every fault on real launches: 15 minutes on two cores
-	$(BIN)/pytest tests/faults --faults-all
+faults: $(READY)  ## meet every fault on real launches, two at a time: ten minutes on two cores
+	$(BIN)/pytest tests/faults --faults-all --numprocesses 2
 
 lab: $(READY)  ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir . --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb

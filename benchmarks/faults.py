@@ -63,7 +63,7 @@ ended, from the signal) to the end of the launch.
 | from Enter to the first line of progress, warm, median | {first_line_warm} |
 | from Enter to the first stage, warm, median | {first_stage_warm} |
 
-{how}, {ranks} ranks on {cores} cores, torch {torch}, Python {python}. The faults took {minutes:.1f} minutes.
+{how}, {ranks} ranks on {cores} cores, torch {torch}, Python {python}. The faults, two at a time, took {minutes:.1f} minutes.
 """
 
 
@@ -87,7 +87,7 @@ def run_faults() -> tuple[list[dict], float]:
         file = Path(folder) / "faults.jsonl"
         file.touch()
         environment = os.environ | {"FSDP2_LAB_FAULTS_JSON": str(file)}
-        command = [sys.executable, "-m", "pytest", "tests/faults", "--faults-all", "-q"]
+        command = [sys.executable, "-m", "pytest", "tests/faults", "--faults-all", "--numprocesses", "2", "-q"]
         subprocess.run(command, cwd=CHECKOUT, env=environment)
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return rows, (time.monotonic() - began) / 60
