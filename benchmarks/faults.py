@@ -63,7 +63,8 @@ ended, from the signal) to the end of the launch.
 | from Enter to the first line of progress, warm, median | {first_line_warm} |
 | from Enter to the first stage, warm, median | {first_stage_warm} |
 
-{how}, {ranks} ranks on {cores} cores, torch {torch}, Python {python}. The faults, two at a time, took {minutes:.1f} minutes.
+{how}, {ranks} ranks on {cores} cores, torch {torch}, Python {python}. The faults took {minutes:.1f} minutes, two at
+a time.
 """
 
 

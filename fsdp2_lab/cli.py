@@ -7,9 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
+from .cli_compare import add_compare
 from .contract.errors import LabError, StageInterrupted, UsageError
 from .predict.command import add_account
-from .show.command import add_compare
 
 _EXIT_CODES = {"ok": 0, "failed": 1, "timeout": 124, "interrupted": 130}
 _USAGE_EXIT_CODE = 2

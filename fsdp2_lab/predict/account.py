@@ -57,6 +57,8 @@ class Account(Prediction):
             lines.append(f"  {term:<22}{format_bytes(size_bytes):>14}  {_formula(self.parts[term])}")
         return "\n".join(["\n".join(lines), *("  " + line for line in [*describe_article(self.article), *self.notes])])
 
+    __repr__ = __str__
+
 
 def account(
     model: str,

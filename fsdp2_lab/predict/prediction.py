@@ -41,3 +41,5 @@ class Prediction:
         ]
         lines += [f"  {name:<22}{format_bytes(count):>14}" for name, count in self.terms.items()]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    __repr__ = __str__

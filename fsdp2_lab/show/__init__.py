@@ -1,14 +1,18 @@
 """Figures and tables for the page. Each takes a `Run` or a `Comparison` and says how its numbers were got."""
 
+from .account_views import article, changes, over_ranks
 from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
 from .memory_figures import memory_curve, ways
 from .tables import compare_stage, compare_steps, ranks
 
 __all__ = [
+    "article",
+    "changes",
     "compare_stage",
     "compare_steps",
     "loss_curves",
     "memory_curve",
+    "over_ranks",
     "peaks",
     "rank_tiles",
     "ranks",

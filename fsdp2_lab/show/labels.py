@@ -49,3 +49,10 @@ RESIDUALS = {
 }
 UNEXPLAINED = "the peak is at another moment"
 NO_RESIDUAL = "dry run and measurement have the same bytes in every term, within {} of the peak"
+
+RANK_COUNT = "ranks"
+OVER_RANKS_TITLE = "{}, a rank's peak"
+ENLARGED_TITLE = "the same, from {} ranks"
+AS_IT_IS = "as it is"
+CHANGES_COLUMNS = ("peak", "where", "largest term", "how")
+ARTICLE_COLUMN = "the article's"

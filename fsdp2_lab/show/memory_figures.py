@@ -20,7 +20,7 @@ def ways(comparison) -> Figure:
     """A comparison's terms as stacked bars, a bar for each way, with its peak at the end."""
     columns = list(comparison.columns.values())
     figure, (ax,) = canvas(height=1.7 + 0.42 * len(columns))
-    unit, name = _unit(max(column.peak_bytes for column in columns))
+    unit, name = unit_of(max(column.peak_bytes for column in columns))
     for place, column in enumerate(columns):
         end = _stack(ax, place, column.terms, unit) if column.terms else column.peak_bytes / unit
         if not column.terms:
@@ -45,7 +45,7 @@ def memory_curve(run: Run, step: int = 1, rank: int = 0) -> Figure:
     if row is None or not row.curve:
         raise UsageError(f"Rank {rank} of {run.id} has no curve of step {step}; on a CPU the first two steps have one.")
     figure, (ax,) = canvas(height=3.2)
-    unit, name = _unit(row.peak_bytes)
+    unit, name = unit_of(row.peak_bytes)
     seconds, live = [point.seconds for point in row.curve], [point.live_bytes / unit for point in row.curve]
     ax.fill_between(seconds, live, color=BLUE, alpha=0.25, step="mid", linewidth=0)
     ax.plot(seconds, live, color=BLUE, linewidth=1.4, drawstyle="steps-mid")
@@ -87,5 +87,6 @@ def _mark_phases(ax: Axes, phases: dict[str, float], end: float) -> None:
             ax.text(place, 0.98, phase, transform=ax.get_xaxis_transform(), ha=side, va="top", fontsize=9)
 
 
-def _unit(size_bytes: int) -> tuple[int, str]:
+def unit_of(size_bytes: int) -> tuple[int, str]:
+    """Bytes of the unit in which a figure up to this size reads best, and its name."""
     return (GIB, labels.GIB) if size_bytes >= GIB else (MIB, labels.MIB)

@@ -5,7 +5,8 @@ import pytest
 from fsdp2_lab.contract.record import RankRecord, StageRow, StepRow, write_record
 from fsdp2_lab.contract.units import MIB
 from fsdp2_lab.lab.runs import Run
-from fsdp2_lab.learn import q00, q03, q04, q05, q06, q07, q08
+from fsdp2_lab.learn import q00, q01a, q01b, q01c, q01d, q03, q04, q05, q06, q07, q08
+from fsdp2_lab.predict.account import account
 
 PARAMETERS = 3_145_728  # 12 MiB in float32
 SIZES = {"batch": 4, "seq": 256, "hidden": 256, "vocab": 384, "blocks": 4}
@@ -35,6 +36,7 @@ def _recorded(folder, step_peak_bytes: int) -> Run:
     for rank in range(2):
         record = RankRecord(rank, 2, rank, "host", 1, "cpu", "measured (CPU)", 0.0, {}, [], {}, "ok", stages, steps)
         record.values = {"parameters": PARAMETERS, "sizes": SIZES, "after_reduce_scatter_sum": [1.0, 1.0]}
+        record.values["bytes_each"] = {"bfloat16": dict.fromkeys(("weight", "grad", "exp_avg", "exp_avg_sq"), 2)}
         write_record(folder, record)
     return Run(folder)
 
@@ -45,6 +47,9 @@ CASES = [
     (q00, 18.0, 36.0, "share"),
     (q00, 18.0, 48.0, "on one rank"),
     (q00, 18.0, 6.0, "two states"),
+    (q01b, 8, 16, "master copy"),
+    (q01b, 8, 12, "2 bytes each"),
+    (q01b, 8, 6, "two states"),
     (q03, 1, 2, "added"),
     (q04, 12.0, 6.0, "all of it"),
     (q05, 6.0, 12.0, "data parallelism"),
@@ -60,6 +65,32 @@ CASES = [
 ]
 
 
+SEVEN = dict(model="llama-2-7b", batch=1, seq=4096, device="cuda")
+ACCOUNTS = [account(ranks=ranks, **SEVEN) for ranks in (1, 2, 4, 8, 16)]
+FOUR = account(ranks=8, **SEVEN | {"batch": 4})
+# exercise, evidence, right answer, wrong answer, a word of the reason
+ON_ACCOUNTS = [
+    (q01a, ACCOUNTS[3:4], 6.74, 7.0, "name"),
+    (q01a, ACCOUNTS[3:4], 6.74, 6.607, "two matrices"),
+    (q01a, ACCOUNTS[3:4], 6.74, 6.476, "blocks alone"),
+    (q01c, [ACCOUNTS[3], FOUR], 4.8, 3.0, "2bshL"),
+    (q01c, [ACCOUNTS[3], FOUR], 4.8, 0, "stay there"),
+    (q01c, [ACCOUNTS[3], FOUR], 4.8, 9.0, "q01c.hint()"),
+    (q01d, [ACCOUNTS], 8, 4, "16P/N alone"),
+    (q01d, [ACCOUNTS], 8, 16, "q01d.hint()"),
+]
+
+
+@pytest.mark.parametrize(("exercise", "evidence", "right", "wrong", "reason"), ON_ACCOUNTS)
+def test_an_account_answers_as_a_run_does(exercise, evidence, right, wrong, reason):
+    assert exercise.check(right, *evidence).right
+    verdict = exercise.check(wrong, *evidence)
+    assert not verdict.right and reason in verdict.text
+    assert exercise.check(None).kind == "unanswered"
+    assert exercise.check("some", *evidence).kind == "not yet"
+    assert exercise.hint().text and exercise.solution().text
+
+
 @pytest.mark.parametrize(("exercise", "right", "wrong", "reason"), CASES)
 def test_a_right_answer_is_right_and_a_wrong_one_gets_its_reason(run, alone, exercise, right, wrong, reason):
     evidence = (run, alone) if exercise is q08 else (run,)
@@ -69,7 +100,7 @@ def test_a_right_answer_is_right_and_a_wrong_one_gets_its_reason(run, alone, exe
     assert reason in verdict.text
 
 
-@pytest.mark.parametrize("exercise", [q00, q03, q04, q05, q06, q07, q08])
+@pytest.mark.parametrize("exercise", [q00, q01b, q03, q04, q05, q06, q07, q08])
 def test_nothing_and_nonsense_are_answered_kindly(run, exercise):
     evidence = (run, run) if exercise is q08 else (run,)
     for nothing in (None, ...):

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ..contract.errors import StageFailed, UsageError
+from .contract.errors import StageFailed, UsageError
 
 _WAYS = {"predicted": "predicted", "dryrun": "dry run", "rehearsed": "rehearsed", "measured": "measured"}
 
@@ -28,8 +28,8 @@ def add_compare(commands) -> None:
 
 
 def _compare(asked: argparse.Namespace, rest: list[str]) -> int:
-    from ..lab.launcher import TIMEOUT_SECONDS
-    from .comparison import compare_script
+    from .lab.launcher import TIMEOUT_SECONDS
+    from .show.comparison import compare_script
 
     if asked.figure and asked.figure.suffix not in (".png", ".svg", ".pdf"):
         raise UsageError(f"--figure {asked.figure}: expected a name that ends in .png, .svg or .pdf.")
@@ -51,7 +51,7 @@ def _compare(asked: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _save(comparison, file: Path) -> None:
-    from .memory_figures import ways
+    from .show.memory_figures import ways
 
     try:
         ways(comparison).savefig(file)
