@@ -1,4 +1,4 @@
-"""One AdamW step on one weight: the bytes of each of its numbers, in two dtypes.
+"""One AdamW step on one weight in two dtypes: the bytes of each of its numbers, and how many of them moved.
 
     torchrun --standalone --nproc_per_node=2 launch/sixteen.py
 
@@ -28,15 +28,17 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 mesh = init_device_mesh(device_type, (world_size,), mesh_dim_names=("shard",))
 
 record.stage("sixteen")  # notebooks/01_where_memory_goes.ipynb
-"""One AdamW step on one weight: the bytes of each of its numbers, in two dtypes."""
-bytes_each = {}
+"""One AdamW step on one weight in two dtypes: the bytes of each of its numbers, and how many of them moved."""
+bytes_each, moved = {}, {}
 for dtype in (torch.float32, torch.bfloat16):
-    weight = torch.nn.Parameter(torch.ones(1024, 1024, dtype=dtype, device=device))
-    optimizer = torch.optim.AdamW([weight])
+    torch.manual_seed(settings.seed)
+    weight = torch.nn.Parameter(0.02 * torch.randn(1024, 1024, dtype=dtype, device=device))
+    before = weight.detach().clone()
+    optimizer = torch.optim.AdamW([weight], lr=1e-5)
     weight.square().sum().backward()
     optimizer.step()
+    name = str(dtype).removeprefix("torch.")
     tensors = {"weight": weight, "grad": weight.grad, **optimizer.state[weight]}
-    bytes_each[str(dtype).removeprefix("torch.")] = {
-        name: tensor.nbytes // weight.numel() for name, tensor in tensors.items() if tensor.dim() == 2
-    }
-record.note(bytes_each=bytes_each)
+    bytes_each[name] = {key: tensor.nbytes // weight.numel() for key, tensor in tensors.items() if tensor.dim() == 2}
+    moved[name] = (weight != before).float().mean().item()
+record.note(bytes_each=bytes_each, moved=moved)

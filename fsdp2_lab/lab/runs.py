@@ -138,6 +138,12 @@ class Run:
             raise UsageError(f"No rank of {self.id} noted {name!r}; noted: {', '.join(known) or 'nothing'}.")
         return values
 
+    @property
+    def terms(self) -> dict[str, int]:
+        """Rank 0's bytes at the peak of the second step by what they are for; empty where they were not told apart."""
+        steps = self.records[0].steps if self.records else []
+        return steps[1].terms if len(steps) > 1 else {}
+
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Everything measured, tidy: rank, stage, step, quantity, value, unit, how.

@@ -5,6 +5,7 @@ from .exercise import Exercise
 
 q01a = Exercise(
     name="q01a",
+    how="predicted",
     question="How many parameters has Llama-2 7B, in billions?",
     unit="billions",
     measure=lambda seven: seven.parameters / 1e9,
@@ -35,6 +36,7 @@ q01b = Exercise(
 
 q01c = Exercise(
     name="q01c",
+    how="predicted",
     question="By how many GiB does a rank's peak grow when its batch goes from 1 sequence to 4?",
     unit="GiB",
     measure=lambda one, four: (four.peak_bytes - one.peak_bytes) / GIB,
@@ -49,6 +51,7 @@ q01c = Exercise(
 
 q01d = Exercise(
     name="q01d",
+    how="predicted",
     question="Which is the smallest number of ranks, of 1, 2, 4, 8, 16, …, at which a rank peaks under 20 GiB?",
     unit="ranks",
     measure=lambda accounts: min(each.ranks for each in accounts if each.peak_bytes < 20 * GIB),

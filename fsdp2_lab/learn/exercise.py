@@ -34,6 +34,7 @@ class Exercise:
 
     `measure` takes the evidence given to `check` (runs) and returns the number; an answer is right within
     `tolerance`, relative. `slips` are wrong numbers that people arrive at, from the evidence, with the reason.
+    `how` labels the number: `predicted` where the evidence is an account.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Exercise:
     solution_text: str
     tolerance: float = 0.05
     slips: tuple[tuple[Callable[..., float], str], ...] = ()
+    how: str = "measured"
 
     def check(self, answer: float | None, *evidence) -> Verdict:
         """Compare an answer with the measurement; `None` or `...` is unanswered, and the notebook goes on."""
@@ -54,7 +56,7 @@ class Exercise:
         if isinstance(answer, bool) or not isinstance(answer, int | float):
             return Verdict("not yet", f"expected a number{self._unit}, not {answer!r:.60}.")
         measured = self.measure(*evidence)
-        found = f"measured {measured:,.2f}{self.unit and ' ' + self.unit}, you said {answer:,.2f}."
+        found = f"{self.how} {measured:,.2f}{self.unit and ' ' + self.unit}, you said {answer:,.2f}."
         if self._close(answer, measured):
             return Verdict("right", f"{found} {self.solution_text}")
         for wrong, reason in self.slips:
@@ -74,3 +76,33 @@ class Exercise:
 
     def _close(self, answer: float, value: float) -> bool:
         return abs(answer - value) <= self.tolerance * abs(value)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A stage with a fault, to be mended and run again.
+
+    `fault` takes the evidence given to `check` (runs) and returns how wrong it is; at or under `tolerance` it is
+    repaired. Each call of `hint` may ask for a later one of `hints`, the first of which says least.
+    """
+
+    name: str
+    task: str
+    fault: Callable[..., float]
+    hints: tuple[str, ...]
+    solution_text: str
+    tolerance: float
+
+    def check(self, *evidence) -> Verdict:
+        """Measure whether the fault is gone."""
+        fault = self.fault(*evidence)
+        if fault <= self.tolerance:
+            return Verdict("right", f"off by {fault:.1e}. {self.solution_text}")
+        return Verdict("not yet", f"{self.task} They are off by {fault:.1e}. {self.name}.hint() helps.")
+
+    def hint(self, number: int = 1) -> Verdict:
+        """The first hint, or a later one by its number."""
+        return Verdict("note", self.hints[min(max(number, 1), len(self.hints)) - 1])
+
+    def solution(self) -> Verdict:
+        return Verdict("note", self.solution_text)

@@ -12,6 +12,8 @@ from ..contract.terms import in_order
 from .allocator import Event, Lap, Operation
 from .owners import Owners
 
+_OWNED = ("sharded_parameters", "sharded_gradients", "optimizer")
+_TINY_BYTES = 64 * 1024
 POINTS = 160  # of a curve, at the most
 
 # Spans by the kind of what is allocated inside.
@@ -164,14 +166,29 @@ class _Walk:
         if surplus_bytes <= 0:
             return 0
         removed_bytes = 0
-        buffers = [(address, block.size_bytes) for address, block in self.alive.items() if block.is_buffer]
-        exact = [found for found in buffers if found[1] == surplus_bytes][:1]
-        for address, size_bytes in exact or buffers:  # the oldest first
-            if size_bytes <= surplus_bytes:
-                self._supposed_freed[address] = self._remove(address)
-                surplus_bytes -= size_bytes
-                removed_bytes += size_bytes
+        for address in self._freed_unseen(surplus_bytes):
+            if surplus_bytes > 0:
+                self._supposed_freed[address] = block = self._remove(address)
+                surplus_bytes -= block.size_bytes
+                removed_bytes += block.size_bytes
         return removed_bytes
+
+    def _freed_unseen(self, surplus_bytes: int) -> list[int]:
+        """Addresses of what makes up a surplus: a buffer of its size, or else whatever a collective was given."""
+        candidates = self._candidates()
+        if exact := [address for address, size_bytes, _ in candidates if size_bytes == surplus_bytes]:
+            return exact[:1]
+        buffers = [(address, size_bytes) for address, size_bytes, is_buffer in candidates if is_buffer]
+        if smaller := [address for address, size_bytes in buffers if size_bytes < surplus_bytes]:
+            return smaller
+        if surplus_bytes > _TINY_BYTES and buffers:  # the thread made something less of its own, too
+            return [min(buffers, key=lambda found: found[1])[0]]
+        return []
+
+    def _candidates(self) -> list[tuple[int, int, bool]]:
+        """What a thread may have freed, the likeliest first: address, bytes, whether a collective made it."""
+        found = [(a, b.size_bytes, b.is_buffer) for a, b in self.alive.items() if b.kind not in _OWNED]
+        return sorted(found, key=lambda candidate: not candidate[2])
 
     def _restore(self, size_bytes: int) -> None:
         sizes = {block.size_bytes: address for address, block in self._supposed_freed.items()}
@@ -179,11 +196,10 @@ class _Walk:
             self._add(address, self._supposed_freed.pop(address))
 
     def _remove_like(self, address: int) -> _Block | None:
-        """The buffer that is freed here was supposed to be gone, so another of its size is: forget that one."""
+        """What is freed here was supposed to be gone, so something else of its size is: forget that."""
         if not (block := self._supposed_freed.pop(address, None)):
             return None
-        same = (a for a, b in self.alive.items() if b.is_buffer and b.size_bytes == block.size_bytes)
-        return self._remove(next(same, 0))
+        return self._remove(next((a for a, size, _ in self._candidates() if size == block.size_bytes), 0))
 
     def _kind(self, event: Event) -> str:
         is_recorded = is_backward = False
@@ -193,12 +209,15 @@ class _Walk:
                 return "temporaries"
             if (match := _SPAN.match(operation.name)) and match[0] in _KINDS:
                 return _KINDS[match[0]]
+            if operation.name.startswith(_COLLECTIVES[-1]):  # of the script's own
+                return "all_gather" if "gather" in operation.name else "reduce_scatter"
             is_recorded |= operation.is_recorded and not is_backward  # what backward computes again records, too
             is_backward |= operation.is_backward
             operation = operation.inside
         if self._is_logits(event):
             return "logits"
-        return "activations" if is_recorded or self._phase in ("forward", "loss") else "temporaries"
+        computes = self._phase in ("forward", "loss") or (is_recorded and self._phase == "backward")
+        return "activations" if computes else "temporaries"
 
     def _is_logits(self, event: Event) -> bool:
         """Whether it has the size of the logits in one of their dtypes, outside the blocks, and is no weight's."""

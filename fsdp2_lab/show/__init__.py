@@ -2,7 +2,7 @@
 
 from .account_views import article, changes, over_ranks
 from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
-from .memory_figures import memory_curve, ways
+from .memory_figures import memory_curve, step_terms, ways
 from .tables import compare_stage, compare_steps, ranks
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "rank_tiles",
     "ranks",
     "shard_bars",
+    "step_terms",
     "training",
     "ways",
 ]

@@ -32,6 +32,8 @@ TERM_NAMES = {
     "temporaries": "temporaries",
     "other": "other",
 }
+# Of a script that need not shard anything.
+RANK_TERM_NAMES = TERM_NAMES | {"sharded_parameters": "parameters", "sharded_gradients": "gradients"}
 TERM = "at the peak"
 STEP_PEAK = "peak of a later step"
 FIRST_PEAK = "peak of the first step"
@@ -56,3 +58,5 @@ ENLARGED_TITLE = "the same, from {} ranks"
 AS_IT_IS = "as it is"
 CHANGES_COLUMNS = ("peak", "where", "largest term", "how")
 ARTICLE_COLUMN = "the article's"
+FORMULA = "formula"
+STEP_TERMS_TITLE = "rank 0 at the peak of a later step"

@@ -1,5 +1,6 @@
 """Figures of memory by what it is for: ways side by side, and one step's curve."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ def ways(comparison) -> Figure:
     figure, (ax,) = canvas(height=1.7 + 0.42 * len(columns))
     unit, name = unit_of(max(column.peak_bytes for column in columns))
     for place, column in enumerate(columns):
-        end = _stack(ax, place, column.terms, unit) if column.terms else column.peak_bytes / unit
+        end = _stack(ax, place, column.terms, unit, labels.TERM_NAMES) if column.terms else column.peak_bytes / unit
         if not column.terms:
             ax.barh(place, end, color=GREY, height=0.7)
         ax.text(end, place, f" {column.peak_bytes / unit:,.2f}", va="center", fontsize=9)
@@ -31,8 +32,33 @@ def ways(comparison) -> Figure:
     ax.margins(x=0.14)
     ax.set_xlim(left=0)
     ax.set_xlabel(name)
-    figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower left")
+    _legend(figure, ax, labels.TERM_NAMES)
     title(ax, comparison.script, labels.COMPARISON_TITLE.format(format_ranks(comparison.ranks)))
+    return figure
+
+
+def step_terms(runs: Mapping[str, Run], marks: Mapping[str, float] | None = None) -> Figure:
+    """What rank 0 of several runs held at the peak of a later step, by what it is for, a bar a run.
+
+    `marks` are bytes by the runs' labels, such as a formula's. Raises `UsageError` for a run without terms.
+    """
+    figure, (ax,) = canvas(height=1.7 + 0.36 * len(runs))
+    if missing := [label for label, run in runs.items() if not run.terms]:
+        raise UsageError(f"Run {missing[0]!r} has no bytes by term: it needs two steps through record.steps on a CPU.")
+    unit, name = unit_of(max(sum(run.terms.values()) for run in runs.values()))
+    for place, (label, run) in enumerate(runs.items()):
+        end = _stack(ax, place, run.terms, unit, labels.RANK_TERM_NAMES)
+        ax.text(end, place, f" {end:,.1f}", va="center", fontsize=9)
+        if marks and label in marks:
+            x = marks[label] / unit
+            ax.plot([x, x], [place - 0.42, place + 0.42], color="black", linewidth=2, label=labels.FORMULA)
+    ax.set_yticks(range(len(runs)), list(runs))
+    ax.invert_yaxis()
+    ax.margins(x=0.1)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(name)
+    _legend(figure, ax, labels.RANK_TERM_NAMES)
+    title(ax, labels.STEP_TERMS_TITLE, ", ".join(dict.fromkeys(run.how for run in runs.values())))
     return figure
 
 
@@ -64,16 +90,23 @@ def memory_curve(run: Run, step: int = 1, rank: int = 0) -> Figure:
     return figure
 
 
-def _stack(ax: Axes, place: int, terms: dict[str, int], unit: int) -> float:
+def _stack(ax: Axes, place: int, terms: dict[str, int], unit: int, names: dict[str, str]) -> float:
     end = 0.0
     for term in TERMS:
         if size := terms.get(term, 0) / unit:
-            known = {handle.get_label() for handle in ax.containers}
-            label = labels.TERM_NAMES[term]
-            label = label if label not in known else None
-            ax.barh(place, size, left=end, color=TERM_COLOURS[term], height=0.7, label=label)
+            ax.barh(place, size, left=end, color=TERM_COLOURS[term], height=0.7, label=names[term])
             end += size
     return end
+
+
+def _legend(figure: Figure, ax: Axes, names: dict[str, str]) -> None:
+    """One handle for each term that was drawn, in the order of all tables, and for what else has a label."""
+    handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    ordered = [name for name in names.values() if name in handles]
+    ordered += [name for name in handles if name not in ordered]
+    figure.legend(
+        [handles[name] for name in ordered], ordered, frameon=False, fontsize=9, ncols=4, loc="outside lower left"
+    )
 
 
 def _mark_phases(ax: Axes, phases: dict[str, float], end: float) -> None:

@@ -86,6 +86,16 @@ def test_every_kind_is_told_by_what_made_it():
     assert sum(step.terms.values()) == script.lap().peak_bytes
 
 
+def test_a_collective_of_the_scripts_own_is_told_from_what_is_computed():
+    script = Script()
+    script.begin(OPTIMIZER)
+    script.begin(CLIP)
+    script.alloc(1, 10, Operation("c10d::_allgather_base_", None, is_recorded=True))
+    script.alloc(2, 20, Operation("c10d::_reduce_scatter_base_", None))
+    script.alloc(3, 5, Operation("aten::mul", None, is_recorded=True))
+    assert step_of(script).terms == {"all_gather": 10, "reduce_scatter": 20, "temporaries": 5}
+
+
 def test_phases_are_told_and_backward_goes_on_after_a_hook():
     script = Script()
     script.begin(ROOT_FORWARD)

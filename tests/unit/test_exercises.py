@@ -5,7 +5,7 @@ import pytest
 from fsdp2_lab.contract.record import RankRecord, StageRow, StepRow, write_record
 from fsdp2_lab.contract.units import MIB
 from fsdp2_lab.lab.runs import Run
-from fsdp2_lab.learn import q00, q01a, q01b, q01c, q01d, q03, q04, q05, q06, q07, q08
+from fsdp2_lab.learn import q00, q01a, q01b, q01c, q01d, q02a, q02b, q02c, q02d, q03, q04, q05, q06, q07, q08
 from fsdp2_lab.predict.account import account
 
 PARAMETERS = 3_145_728  # 12 MiB in float32
@@ -24,7 +24,7 @@ def alone(tmp_path) -> Run:
     return _recorded(tmp_path / "alone", step_peak_bytes=80 * MIB)
 
 
-def _recorded(folder, step_peak_bytes: int) -> Run:
+def _recorded(folder, step_peak_bytes: int, sent: int = 3) -> Run:
     stages = [
         StageRow("ordinary", bytes_after=12 * MIB),
         StageRow("allocate", bytes_after=6 * MIB),
@@ -32,7 +32,9 @@ def _recorded(folder, step_peak_bytes: int) -> Run:
         StageRow("forward", bytes_before=6 * MIB, bytes_after=int(14.6 * MIB)),
         StageRow("train", bytes_after=int(18.7 * MIB)),
     ]
-    steps = [StepRow(0, peak_bytes=33 * MIB, seconds=1.0), StepRow(1, peak_bytes=step_peak_bytes, seconds=1.0)]
+    terms = {"sharded_parameters": 16 * MIB, "sharded_gradients": 6 * MIB, "optimizer": 16 * MIB}
+    steps = [StepRow(0, peak_bytes=33 * MIB, seconds=1.0)]
+    steps += [StepRow(1, loss=2.0, peak_bytes=step_peak_bytes, seconds=1.0, values={"sent_bytes": sent}, terms=terms)]
     for rank in range(2):
         record = RankRecord(rank, 2, rank, "host", 1, "cpu", "measured (CPU)", 0.0, {}, [], {}, "ok", stages, steps)
         record.values = {"parameters": PARAMETERS, "sizes": SIZES, "after_reduce_scatter_sum": [1.0, 1.0]}
@@ -50,6 +52,9 @@ CASES = [
     (q01b, 8, 16, "master copy"),
     (q01b, 8, 12, "2 bytes each"),
     (q01b, 8, 6, "two states"),
+    (q02a, 38.0, 32.0, "every rank still has all"),
+    (q02a, 38.0, 48.0, "ZeRO-1"),
+    (q02a, 38.0, 64.0, "divides nothing"),
     (q03, 1, 2, "added"),
     (q04, 12.0, 6.0, "all of it"),
     (q05, 6.0, 12.0, "data parallelism"),
@@ -100,7 +105,7 @@ def test_a_right_answer_is_right_and_a_wrong_one_gets_its_reason(run, alone, exe
     assert reason in verdict.text
 
 
-@pytest.mark.parametrize("exercise", [q00, q01b, q03, q04, q05, q06, q07, q08])
+@pytest.mark.parametrize("exercise", [q00, q01b, q02a, q03, q04, q05, q06, q07, q08])
 def test_nothing_and_nonsense_are_answered_kindly(run, exercise):
     evidence = (run, run) if exercise is q08 else (run,)
     for nothing in (None, ...):
@@ -112,3 +117,23 @@ def test_nothing_and_nonsense_are_answered_kindly(run, exercise):
             "</b>", ""
         )
     assert exercise.hint().text and exercise.solution().text
+
+
+def test_what_stages_send_is_compared(run, tmp_path):
+    zero0 = _recorded(tmp_path / "zero0", step_peak_bytes=70 * MIB, sent=2)
+    assert q02b.check(1.5, run, zero0).right
+    assert "half of what" in q02b.check(3, run, zero0).text
+    assert "gathers once more" in q02b.check(1, run, zero0).text
+    assert q02c.check(7 / 16).right and "ZeRO-3" in q02c.check(0.25).text
+    for exercise in (q02b, q02c):
+        assert exercise.check(None).kind == "unanswered" and exercise.hint().text and exercise.solution().text
+
+
+def test_a_repair_is_measured(run, alone, tmp_path):
+    assert q02d.check(run, alone).right
+    broken = _recorded(tmp_path / "broken", step_peak_bytes=1)
+    broken.records[0].steps[1].loss = 2.1
+    verdict = q02d.check(broken, alone)
+    assert verdict.kind == "not yet" and "5.0e-02" in verdict.text
+    assert q02d.hint().text != q02d.hint(2).text == q02d.hint(99).text
+    assert "all_gather_into_tensor" in q02d.solution().text
