@@ -63,7 +63,7 @@ def count_every_thread(on: bool) -> None:
 
 
 class AllocatorTrace:
-    """The CPU allocator's live bytes over one lap; with `of_a_step`, also by which operations.
+    """An allocator's live bytes over one lap; with `of_a_step`, also by which operations.
 
     Events come from the thread that starts and stops it; each carries the total of all threads. So a peak that
     another thread makes and undoes between two events of this one is not seen.
@@ -71,8 +71,8 @@ class AllocatorTrace:
 
     _mapped: ClassVar[set[int]] = set()  # addresses of mapped files, over all laps
 
-    def __init__(self, of_a_step: bool = False):
-        self._of_a_step = of_a_step
+    def __init__(self, of_a_step: bool = False, device_type: str = "cpu"):
+        self._of_a_step, self._device_type = of_a_step, device_type
         # Not with shapes: those hold weak references to tensors, and then `module.to` fails.
         self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
         self._profile.start()
@@ -81,8 +81,7 @@ class AllocatorTrace:
     def stop(self) -> Lap | None:
         """The lap; `None` where another profiler was running and took the events."""
         torch.empty(1)  # again, so that what other threads did last is in the last total
-        self._profile.stop()
-        events = list(self._events())
+        events = self.stop_with_events()
         places = [place for place, event in enumerate(events) if not event.begins]
         if len(places) < 4:
             return None
@@ -91,6 +90,11 @@ class AllocatorTrace:
         peak_bytes = max(*totals[1:-2], totals[-1])
         between = events[places[1] + 1 : places[-2]] if self._of_a_step else []
         return Lap(totals[1], totals[-1], peak_bytes, events=between)
+
+    def stop_with_events(self) -> list[Event]:
+        """What happened, in its order, the probes of a CPU included."""
+        self._profile.stop()
+        return list(self._events())
 
     def _events(self) -> Iterator[Event]:
         began = None
@@ -116,7 +120,7 @@ class AllocatorTrace:
             if self._of_a_step and kind == _EventType.TorchOp:
                 inside = _operation(event.name, fields, inside)
                 yield event.start_time_ns, kind, fields, inside
-            elif kind == _EventType.Allocation:
+            elif kind == _EventType.Allocation and fields.device.type == self._device_type:
                 yield event.start_time_ns, kind, fields, inside
             pending.extend((child, inside) for child in event.children)
 

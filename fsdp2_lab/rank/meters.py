@@ -47,7 +47,10 @@ class CpuMeter:
 
 
 class CudaMeter:
-    """Laps from the CUDA caching allocator's own counters: exact, and free of charge."""
+    """Laps from the CUDA caching allocator's own counters: exact, and free of charge.
+
+    What the bytes of a step are for comes from the profiler, as on a CPU, where it tells the same peak.
+    """
 
     how = MEASURED_CUDA
     slows_steps = False
@@ -55,6 +58,7 @@ class CudaMeter:
     def __init__(self, local_rank: int):
         self._device = torch.device("cuda", local_rank)
         self._before = 0
+        self._trace = None
 
     @property
     def device_name(self) -> str:
@@ -66,17 +70,19 @@ class CudaMeter:
         if torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats(self._device)
             self._before = torch.cuda.memory_allocated(self._device)
+            self._trace = AllocatorTrace(of_a_step, "cuda") if of_a_step else None
 
     def stop(self) -> Lap | None:
         """The lap since `start`, or `None` where nothing has used CUDA yet."""
         if not torch.cuda.is_initialized():
             return None
-        return Lap(
-            self._before,
-            torch.cuda.memory_allocated(self._device),
-            torch.cuda.max_memory_allocated(self._device),
-            torch.cuda.max_memory_reserved(self._device),
-        )
+        peak_bytes = torch.cuda.max_memory_allocated(self._device)
+        after, reserved_bytes = torch.cuda.memory_allocated(self._device), torch.cuda.max_memory_reserved(self._device)
+        trace, self._trace = self._trace, None
+        events = trace.stop_with_events() if trace else []
+        if max((event.total_bytes for event in events), default=0) != peak_bytes:  # it has missed some
+            events = []
+        return Lap(self._before, after, peak_bytes, reserved_bytes, events)
 
     def synchronize(self) -> None:
         if torch.cuda.is_initialized():

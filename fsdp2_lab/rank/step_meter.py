@@ -1,4 +1,4 @@
-"""Measures single steps: the first ones for memory, where that slows them, and the others for time."""
+"""Measures single steps: the first ones for what their bytes are for, which slows them, and the others for time."""
 
 import time
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ class StepMeter:
     @contextmanager
     def measuring(self, row: StepRow, laps: list[Lap]) -> Iterator[None]:
         """Fill the row with what its step took; the lap of a metered one is added to `laps`."""
-        is_metered = row.step < METERED_STEPS or not self._meter.slows_steps
-        row.timed = not (is_metered and self._meter.slows_steps)
-        owners = Owners()
-        if not is_metered:
+        is_traced = row.step < METERED_STEPS
+        row.timed = not is_traced
+        if not is_traced and self._meter.slows_steps:
             with self._timed(row):
                 yield
             return
+        owners = Owners()
         with owners.watching():
-            self._meter.start(of_a_step=True)
+            self._meter.start(of_a_step=is_traced)
             with self._timed(row):
                 yield
         if lap := self._meter.stop():

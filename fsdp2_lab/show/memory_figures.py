@@ -40,14 +40,16 @@ def ways(comparison) -> Figure:
 def step_terms(runs: Mapping[str, Run], marks: Mapping[str, float] | None = None) -> Figure:
     """What rank 0 of several runs held at the peak of a later step, by what it is for, a bar a run.
 
-    `marks` are bytes by the runs' labels, such as a formula's. Raises `UsageError` for a run without terms.
+    `marks` are bytes by the runs' labels, such as a formula's. A run whose bytes were not told apart has a grey bar.
+    Raises `UsageError` for a run without two steps.
     """
     figure, (ax,) = canvas(height=1.7 + 0.36 * len(runs))
-    if missing := [label for label, run in runs.items() if not run.terms]:
-        raise UsageError(f"Run {missing[0]!r} has no bytes by term: it needs two steps through record.steps on a CPU.")
-    unit, name = unit_of(max(sum(run.terms.values()) for run in runs.values()))
+    if missing := [label for label, run in runs.items() if not run.peak_bytes]:
+        raise UsageError(f"Run {missing[0]!r} has no second step: it goes through record.steps at least twice.")
+    unit, name = unit_of(max(run.peak_bytes for run in runs.values()))
     for place, (label, run) in enumerate(runs.items()):
-        end = _stack(ax, place, run.terms, unit, labels.RANK_TERM_NAMES)
+        terms = run.terms or {"other": run.peak_bytes}
+        end = _stack(ax, place, terms, unit, labels.RANK_TERM_NAMES)
         ax.text(end, place, f" {end:,.1f}", va="center", fontsize=9)
         if marks and label in marks:
             x = marks[label] / unit
