@@ -7,6 +7,8 @@ import torch
 
 from fsdp2_lab.lab.launcher import execute
 from fsdp2_lab.lab.live.progress import Progress
+from fsdp2_lab.predict.dryrun import dryrun_script
+from fsdp2_lab.predict.rehearse import rehearse_script
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="skipped: no GPU, so NCCL and the CUDA meters stay unmeasured here"
@@ -34,3 +36,12 @@ def test_bytes_are_the_caching_allocators(run):
         assert row.reserved_bytes >= row.peak_bytes >= row.bytes_after
     assert all(step.peak_bytes for record in run.records for step in record.steps)
     assert all(step.timed for record in run.records for step in record.steps)
+
+
+def test_a_rehearsal_is_the_caching_allocators_and_near_the_dry_run():
+    argv = ["--batch", "8", "--seq", "1024", "--weights", "random"]
+    one, eight = (rehearse_script(TRAIN, ranks, argv) for ranks in (1, 8))
+    dry = dryrun_script(TRAIN, 8, argv, "cuda")
+    assert eight.how == "rehearsed (CUDA)" and eight.peak_bytes < one.peak_bytes
+    # cuBLAS takes its workspaces, tens of MiB, from the same allocator; a dry run has none.
+    assert eight.peak_bytes == pytest.approx(dry.peak_bytes, abs=128 * 2**20)
