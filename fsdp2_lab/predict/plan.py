@@ -62,7 +62,7 @@ class Answer:
     sentence: str
     blame: str | None = None
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.sentence
 
 

@@ -3,6 +3,7 @@
 from .account_views import article, changes, over_ranks
 from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
 from .memory_figures import memory_curve, step_terms, ways
+from .planner import planner
 from .tables import compare_stage, compare_steps, ranks
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "memory_curve",
     "over_ranks",
     "peaks",
+    "planner",
     "rank_tiles",
     "ranks",
     "shard_bars",

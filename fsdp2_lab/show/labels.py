@@ -60,3 +60,30 @@ CHANGES_COLUMNS = ("peak", "where", "largest term", "how")
 ARTICLE_COLUMN = "the article's"
 FORMULA = "formula"
 STEP_TERMS_TITLE = "rank 0 at the peak of a later step"
+
+# The planner.
+PLAN_TERMS_TITLE = "one of {}, at its peak"
+PLAN_CURVE_TITLE = "peak by number of ranks"
+PLAN_SUM = "{}, together {}"
+PLAN_RANKS = "ranks, a GPU each"
+PLAN_USABLE = "{} GiB usable"
+DRY_RUN = "dry run"
+PLAN_THIS_JOB = "this job"
+PLAN_MODEL, PLAN_FOLDER, PLAN_NO_FOLDER = "model", "or a folder", "of a Hugging Face model"
+PLAN_CONTROLS = {
+    "ranks": "GPUs",
+    "gib_per_gpu": "GiB per GPU",
+    "batch": "batch per GPU",
+    "seq": "sequence length",
+    "checkpointing": "activation checkpointing",
+    "reshard": "reshard after forward",
+}
+PLAN_BUTTON, PLAN_BUSY = "Dry run", "running…"
+PLAN_BUDGET = "{:g} GiB per GPU, less {:g} GiB for CUDA's context, NCCL and fragmentation (supposed, not measured)."
+PLAN_PREDICTED = "predicted (CUDA)"
+PLAN_SIZES = "one of {}, batch {} of {} tokens"
+PLAN_NOT_DRY_RUN = "dry run: not yet"
+PLAN_DRY_RUNNING = "The dry run plays launch/train.py as one of {}; it takes some seconds."
+PLAN_DRY_RUN = "{how}: {found}, found in {seconds:.0f} s."
+PLAN_AGAINST = "Predicted are {predicted}, {error:+z.2%} against it."
+PLAN_NO_DRY_RUN = "No dry run: {}"

@@ -3,6 +3,8 @@
 import signal
 import threading
 
+from .frontend import is_watched
+
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 _TOOLTIP = "End every rank, as interrupting the kernel does"
@@ -24,9 +26,9 @@ class StopButton:
     def __init__(self, kernel):
         self._kernel, self._lock, self._over = kernel, threading.Lock(), False
         self._widgets, self._sightings = [], 0
-        # nbclient and papermill send no cell's id; they would save the widgets' state in the notebook.
+        # Where nobody watches, the widgets' state would be saved in the notebook.
         has_subshells = getattr(kernel, "shell_channel_thread", None) is not None
-        interactive = has_subshells and "cellId" in kernel.get_parent("shell").get("metadata", {})
+        interactive = has_subshells and is_watched(kernel)
         if interactive and threading.current_thread() is threading.main_thread():  # the one that a signal interrupts
             self._make()
 
