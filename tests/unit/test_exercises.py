@@ -5,8 +5,29 @@ import pytest
 from fsdp2_lab.contract.record import RankRecord, StageRow, StepRow, write_record
 from fsdp2_lab.contract.units import MIB
 from fsdp2_lab.lab.runs import Run
-from fsdp2_lab.learn import q00, q01a, q01b, q01c, q01d, q02a, q02b, q02c, q02d, q03, q04, q05, q06, q07, q08
+from fsdp2_lab.learn import (
+    q00,
+    q01a,
+    q01b,
+    q01c,
+    q01d,
+    q02a,
+    q02b,
+    q02c,
+    q02d,
+    q03,
+    q04,
+    q05,
+    q06,
+    q07,
+    q08,
+    q13a,
+    q13b,
+    q13c,
+    q13d,
+)
 from fsdp2_lab.predict.account import account
+from fsdp2_lab.predict.plan import fit, largest_batch, smallest_ranks
 
 PARAMETERS = 3_145_728  # 12 MiB in float32
 SIZES = {"batch": 4, "seq": 256, "hidden": 256, "vocab": 384, "blocks": 4}
@@ -73,6 +94,10 @@ CASES = [
 SEVEN = dict(model="llama-2-7b", batch=1, seq=4096, device="cuda")
 ACCOUNTS = [account(ranks=ranks, **SEVEN) for ranks in (1, 2, 4, 8, 16)]
 FOUR = account(ranks=8, **SEVEN | {"batch": 4})
+SEVEN_ON_FOUR = [fit("llama-2-7b", ranks=4, gib_per_gpu=40, batch=1, seq=2048)]
+LARGEST = [largest_batch("llama-2-7b", ranks=4, gib_per_gpu=80, seq=2048)]
+SEVENTY = [smallest_ranks("llama-3.1-70b", gib_per_gpu=80, batch=1, seq=4096)]
+DOUBLED = [fit("llama-3.1-405b", ranks, gib_per_gpu=80, batch=1, seq=4096) for ranks in (512, 1024)]
 # exercise, evidence, right answer, wrong answer, a word of the reason
 ON_ACCOUNTS = [
     (q01a, ACCOUNTS[3:4], 6.74, 7.0, "name"),
@@ -83,12 +108,26 @@ ON_ACCOUNTS = [
     (q01c, [ACCOUNTS[3], FOUR], 4.8, 9.0, "q01c.hint()"),
     (q01d, [ACCOUNTS], 8, 4, "16P/N alone"),
     (q01d, [ACCOUNTS], 8, 16, "q01d.hint()"),
+    (q13a, SEVEN_ON_FOUR, 31.5, 25.1, "4 bytes more"),
+    (q13a, SEVEN_ON_FOUR, 31.5, 100.4, "divided"),
+    (q13a, SEVEN_ON_FOUR, 31.5, 18.8, "gradients"),
+    (q13b, LARGEST, 41, 93, "Logits"),  # (78 - 31.5) / 0.5
+    (q13b, LARGEST, 41, 32, "Two moments"),  # (78 - 31.5) / 1.42
+    (q13b, LARGEST, 41, 118, "more than its"),  # (78 - 18.8) / 0.5
+    (q13b, LARGEST, 41, 13, "q13b.hint()"),
+    (q13c, SEVENTY, 32, 16, "16P/N would fit"),
+    (q13c, SEVENTY, 32, 8, "twice"),
+    (q13c, SEVENTY, 32, 64, "Half as many"),
+    (q13d, DOUBLED, 4.4, 34.3, "everything"),
+    (q13d, DOUBLED, 4.4, 8.9, "half of it"),
+    (q13d, DOUBLED, 4.4, 5.9, "early in backward"),
 ]
 
 
 @pytest.mark.parametrize(("exercise", "evidence", "right", "wrong", "reason"), ON_ACCOUNTS)
 def test_an_account_answers_as_a_run_does(exercise, evidence, right, wrong, reason):
-    assert exercise.check(right, *evidence).right
+    found = exercise.check(right, *evidence)
+    assert found.right and found.text.startswith(f"{exercise.how} ")
     verdict = exercise.check(wrong, *evidence)
     assert not verdict.right and reason in verdict.text
     assert exercise.check(None).kind == "unanswered"
