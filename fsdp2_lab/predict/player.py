@@ -32,7 +32,7 @@ class Player:
         if self._layers is not None:
             config.num_hidden_layers = self._layers
             if isinstance(kinds := getattr(config, "layer_types", None), list):
-                config.layer_types = kinds[: self._layers]
+                config.layer_types = (kinds + kinds[-1:] * self._layers)[: self._layers]
         if self._live:
             self._live.vocabulary = config.vocab_size
         return config

@@ -39,6 +39,7 @@ JOBS = {
     "no checkpointing, tied": (2, {"checkpointing": False}, {"tie_word_embeddings": True}),
     "rows that do not divide, kept gathered": (3, {"reshard": False}, {"intermediate_size": 171, "vocab_size": 391}),
     "one rank": (1, {"batch": 1}, {}),
+    "qwen3, fewer layers than are played": (1, {"batch": 1}, {"model_type": "qwen3", "head_dim": 16}),
     "qwen3, extended": (4, {"seq": 32}, {"model_type": "qwen3", "head_dim": 16, "num_hidden_layers": 9}),
 }
 
