@@ -30,6 +30,7 @@ _READERS = (
     (_utils, "_compute_local_shape_and_global_offset"),
 )
 NO_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
+CHUNK_CAT = torch.ops.fsdp.chunk_cat.default  # FSDP's copy-in of whole gradients for a reduce-scatter
 _BEGIN_SPAN = torch.ops.profiler._record_function_enter_new.default
 
 

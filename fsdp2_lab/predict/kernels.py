@@ -4,7 +4,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from .fake import foreach_on_cpu
+from .fake import CHUNK_CAT, foreach_on_cpu
 
 _c10d, _aten = torch.ops.c10d, torch.ops.aten
 
@@ -35,10 +35,19 @@ class Kernels:
             return attention, *result[1:]
         return result
 
-    def private_bytes(self, func, args) -> tuple[str, int] | tuple[()]:
-        """The term and the bytes of a buffer that an operation makes and frees again, or nothing."""
+    def private_bytes(self, func, args, options) -> tuple[str, int] | tuple[()]:
+        """The term and the bytes of buffers that an operation makes and frees again, or nothing."""
         if not self._cuda and func is _c10d._reduce_scatter_base_.default:
             return "reduce_scatter", args[1].untyped_storage().nbytes()  # gloo sums into a copy of the input
         if not self._cuda and func is _c10d._allgather_base_.default:
             return "all_gather", args[0].untyped_storage().nbytes()  # gloo gathers into a copy of the output
+        if not self._cuda and func is CHUNK_CAT:
+            return "reduce_scatter", _padding_bytes(*args[:3], options["out"])
         return ()
+
+
+def _padding_bytes(tensors: list[torch.Tensor], dim: int, chunks: int, out: torch.Tensor) -> int:
+    """What a CPU makes to cut tensors into chunks: copies of those that do not divide, and a cast of one at a time."""
+    padded = [t.nbytes // t.size(dim) * (-(-t.size(dim) // chunks) * chunks) for t in tensors]
+    uneven = sum(size for size, t in zip(padded, tensors, strict=True) if t.size(dim) % chunks)
+    return uneven + (max(padded) if tensors[0].dtype != out.dtype else 0)

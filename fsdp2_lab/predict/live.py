@@ -140,7 +140,7 @@ class LiveBytes(TorchDispatchMode):
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and is_counted(tensor, self._fake_mode):
                 self._seen(tensor)
-        extra = self._kernels.private_bytes(func, args)
+        extra = self._kernels.private_bytes(func, args, kwargs or {})
         if self._log and (extra or self.live_bytes > before):
             self._note(func.name(), *extra)
         return result

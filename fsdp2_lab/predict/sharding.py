@@ -34,8 +34,9 @@ REDUCE_BYTES = 4  # gradients are summed in float32
 class Group:
     """One `fully_shard` group: every parameter cut along its first dimension, the last pieces padded to the first's.
 
-    `shard_numels` has rank 0's elements of each parameter, `padded_numel` the group's over all ranks, and
-    `uneven_numel` those of its parameters that do not divide. `symbol` stands for `padded_numel` in formulas.
+    `shard_numels` has rank 0's elements of each parameter, `padded_numel` the group's over all ranks,
+    `uneven_numel` those of its parameters that do not divide, and `largest_numel` those of its largest.
+    `symbol` stands for `padded_numel` in formulas.
     """
 
     def __init__(self, name: str, symbol: str, parameters: Parameters, ranks: int):
@@ -43,6 +44,7 @@ class Group:
         self.shard_numels = [-(-shape[0] // ranks) * prod(shape[1:]) for shape in parameters.values()]
         self.shard_numel = sum(self.shard_numels)
         self.padded_numel = self.shard_numel * ranks
+        self.largest_numel = ranks * max(self.shard_numels)
         pairs = zip(self.shard_numels, parameters.values(), strict=True)
         self.uneven_numel = ranks * sum(numel for numel, shape in pairs if shape[0] % ranks)
 
@@ -102,11 +104,18 @@ class Sharded:
         ledger, group, job = self._ledger, self._group, self._job
         ledger.doing = f"reduce-scatter of {group.name}"
         source = self._alloc("reduce_scatter", "input", f"{REDUCE_BYTES}P", group.padded_numel * REDUCE_BYTES)
-        if job.device == "cpu" and job.ranks > 1:  # a CPU pads before it copies in, all at once
-            size_bytes = group.uneven_numel * job.compute_bytes
-            ledger.release(
-                self._alloc("reduce_scatter", "padded gradients", f"{job.compute_bytes}P uneven", size_bytes)
-            )
+        if (
+            job.device == "cpu" and job.ranks > 1
+        ):  # a CPU pads before it copies in, all at once, and casts one at a time
+            width = job.compute_bytes
+            scratch = [
+                self._alloc("reduce_scatter", "padded gradients", f"{width}P uneven", group.uneven_numel * width)
+            ]
+            if width != REDUCE_BYTES:
+                size_bytes = group.largest_numel * width
+                scratch.append(self._alloc("reduce_scatter", "one gradient cast", f"{width}P largest", size_bytes))
+            for copy in scratch:
+                ledger.release(copy)
         *others, last = gradients
         for gradient in others if job.ranks > 1 else gradients:
             ledger.release(gradient)

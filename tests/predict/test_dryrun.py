@@ -38,6 +38,12 @@ JOBS = {
     "checkpointing": (2, {}, {}),
     "no checkpointing, tied": (2, {"checkpointing": False}, {"tie_word_embeddings": True}),
     "rows that do not divide, kept gathered": (3, {"reshard": False}, {"intermediate_size": 171, "vocab_size": 391}),
+    "a large vocabulary that does not divide": (3, {"batch": 1, "seq": 32}, {"vocab_size": 32000}),
+    "the same in bfloat16": (
+        3,
+        {"batch": 1, "seq": 32, "compute_dtype": "bfloat16"},
+        {"vocab_size": 32000, "tie_word_embeddings": True},
+    ),
     "one rank": (1, {"batch": 1}, {}),
     "qwen3, fewer layers than are played": (1, {"batch": 1}, {"model_type": "qwen3", "head_dim": 16}),
     "qwen3, extended": (4, {"seq": 32}, {"model_type": "qwen3", "head_dim": 16, "num_hidden_layers": 9}),

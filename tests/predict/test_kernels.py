@@ -1,9 +1,11 @@
 """What devices' kernels do that shapes do not tell."""
 
+import pytest
 import torch
 
-from fsdp2_lab.predict.fake import fake_tensors
+from fsdp2_lab.predict.fake import CHUNK_CAT, fake_tensors
 from fsdp2_lab.predict.kernels import Kernels
+from fsdp2_lab.rank.allocator import AllocatorTrace, count_every_thread
 
 
 def attention_strides(device: str) -> tuple[int, ...]:
@@ -36,3 +38,20 @@ def test_optimizers_take_all_tensors_at_once_on_cuda_and_one_at_a_time_on_a_cpu(
     for device, at_once in (("cpu", False), ("cuda", True)):
         with Kernels(device).supposed():
             assert _default_to_fused_or_foreach(parameters, False, False) == (False, at_once)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [[320], [3200, 100], [321, 99], [300, 30, 31], [7, 2]])
+def test_what_a_cpu_makes_to_cut_gradients_into_chunks_is_what_it_is_measured_to_make(rows, dtype):
+    tensors = [torch.zeros(n, 64, dtype=dtype) for n in rows]
+    out = torch.empty(3, sum(-(-n // 3) for n in rows) * 64)
+    count_every_thread(True)
+    try:
+        trace = AllocatorTrace()
+        CHUNK_CAT(tensors, 0, 3, out=out)
+        lap = trace.stop()
+    finally:
+        count_every_thread(False)
+    kind, size_bytes = Kernels("cpu").private_bytes(CHUNK_CAT, (tensors, 0, 3), {"out": out})
+    assert (kind, size_bytes) == ("reduce_scatter", lap.peak_bytes - lap.bytes_before)
+    assert Kernels("cuda").private_bytes(CHUNK_CAT, (tensors, 0, 3), {"out": out}) == ()
