@@ -97,7 +97,7 @@ def _predictions(commands) -> None:
             help=text,
             usage=f"fsdp2-lab {name} SCRIPT --ranks N "
             + "[--device cpu|cuda] [--full-depth] " * (name == "dryrun")
-            + "[--json] [settings of the script]",
+            + "[--timeout SECONDS] [--json] [settings of the script]",
             allow_abbrev=False,
         )
         command.add_argument("script", type=Path, help="a stage script that trains, as launch/train.py")
@@ -105,6 +105,7 @@ def _predictions(commands) -> None:
         if name == "dryrun":
             command.add_argument("--device", default="auto", help="whose kernels to suppose (default: this machine's)")
             command.add_argument("--full-depth", action="store_true", help="play every layer, extend nothing")
+        command.add_argument("--timeout", type=float, default=600, help="seconds until it is ended (default: 600)")
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
         command.set_defaults(action=action)
 
@@ -142,13 +143,16 @@ def _run(asked, rest) -> int:
 def _dryrun(asked, rest) -> int:
     from .predict.dryrun import dryrun_script
 
-    return _tell(asked, dryrun_script(asked.script, asked.ranks, _settings(rest), asked.device, asked.full_depth))
+    settings = _settings(rest)
+    return _tell(
+        asked, dryrun_script(asked.script, asked.ranks, settings, asked.device, asked.full_depth, asked.timeout)
+    )
 
 
 def _rehearse(asked, rest) -> int:
     from .predict.rehearse import rehearse_script
 
-    return _tell(asked, rehearse_script(asked.script, asked.ranks, _settings(rest)))
+    return _tell(asked, rehearse_script(asked.script, asked.ranks, _settings(rest), asked.timeout))
 
 
 def _tell(asked, prediction) -> int:

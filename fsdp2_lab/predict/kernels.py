@@ -1,12 +1,15 @@
 """What a device's kernels do with memory that the shapes of their results do not tell."""
 
 from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
 
 import torch
+from torch.nn import functional
 
 from .fake import CHUNK_CAT, foreach_on_cpu
 
 _c10d, _aten = torch.ops.c10d, torch.ops.aten
+_attend = functional.scaled_dot_product_attention
 
 
 class Kernels:
@@ -18,8 +21,11 @@ class Kernels:
 
     @contextmanager
     def supposed(self):
-        """Optimizers and clipping choose by the device between one tensor at a time and all at once."""
-        with foreach_on_cpu() if self._cuda else ExitStack():
+        """Optimizers, clipping and attention choose by the device how they work."""
+        with ExitStack() as stack:
+            if self._cuda:
+                stack.enter_context(foreach_on_cpu())
+                stack.enter_context(patch.object(functional, "scaled_dot_product_attention", _fused_with_dropout))
             yield
 
     def rounded(self, size_bytes: int) -> int:
@@ -44,6 +50,11 @@ class Kernels:
         if not self._cuda and func is CHUNK_CAT:
             return "reduce_scatter", _padding_bytes(*args[:3], options["out"])
         return ()
+
+
+def _fused_with_dropout(query, key, value, attn_mask=None, dropout_p=0.0, **options):
+    # CUDA's fused kernels draw dropout as they go and keep a seed; a CPU's has none and would make the scores.
+    return _attend(query, key, value, attn_mask, 0.0, **options)
 
 
 def _padding_bytes(tensors: list[torch.Tensor], dim: int, chunks: int, out: torch.Tensor) -> int:

@@ -9,25 +9,25 @@ from ..contract.record import MEASURED_CUDA, read_records
 from ..contract.settings import to_argv
 from ..contract.workspace import RUN_DIR_VARIABLE
 from .prediction import Prediction
-from .process import check_request, play
+from .process import TIMEOUT_SECONDS, check_request, play
 
 CANNOT_SHOW = "not in it: the communication library's own buffers, overlap and speed, and numbers that mean anything"
 
 
-def rehearse(stage: str, ranks: int, **settings) -> Prediction:
+def rehearse(stage: str, ranks: int, *, timeout: float = TIMEOUT_SECONDS, **settings) -> Prediction:
     """Run rank 0 of `ranks` of a stage's script for two steps on this machine; collectives move nothing.
 
-    Raises `UsageError` where the script cannot be played.
+    `timeout` is the deadline in seconds. Raises `UsageError` where the script cannot be played.
     """
-    return rehearse_script(workspace.script_path(stage), ranks, to_argv(settings))
+    return rehearse_script(workspace.script_path(stage), ranks, to_argv(settings), timeout)
 
 
-def rehearse_script(script: Path, ranks: int, argv: list[str]) -> Prediction:
+def rehearse_script(script: Path, ranks: int, argv: list[str], timeout: float = TIMEOUT_SECONDS) -> Prediction:
     """The same for any stage script and the command line of its settings."""
-    check_request(script, ranks, argv)
+    check_request(script, ranks, argv, timeout)
     with tempfile.TemporaryDirectory(prefix="fsdp2-lab-") as folder:
         request = {"mode": "rehearse", "ranks": ranks, "argv": argv}
-        told = play(script, request, {RUN_DIR_VARIABLE: folder})
+        told = play(script, request, {RUN_DIR_VARIABLE: folder}, timeout)
         record = next(iter(read_records(Path(folder))), None)
     peaks = [step.peak_bytes for step in record.steps[:2]] if record else []
     if len(peaks) < 2 or None in peaks:

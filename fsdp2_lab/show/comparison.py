@@ -137,7 +137,7 @@ def compare_script(
     if unknown := [way for way in ways if way not in WAYS]:
         raise UsageError(f"{unknown[0]!r:.40} is no way to find memory: expected {', '.join(WAYS)}.")
     ranks = machine().default_ranks if ranks is None else ranks
-    check_request(script, ranks, argv)
+    check_request(script, ranks, argv, timeout)
     comparison, refused = Comparison(_short(script), ranks), []
     for way in [way for way in WAYS if way in ways]:
         try:
@@ -169,15 +169,15 @@ def _predict(comparison: Comparison, script: Path, argv: list[str], _timeout, _w
     )
 
 
-def _dry_run(comparison: Comparison, script: Path, argv: list[str], _timeout, _warm) -> Column:
-    played = dryrun_script(script, comparison.ranks, argv, _device())
+def _dry_run(comparison: Comparison, script: Path, argv: list[str], timeout: float, _warm) -> Column:
+    played = dryrun_script(script, comparison.ranks, argv, _device(), timeout=timeout)
     comparison.parameters = played.parameters
     return Column(played.how, played.peak_bytes, played.step0_peak_bytes, played.terms)
 
 
-def _rehearse(comparison: Comparison, script: Path, argv: list[str], _timeout, _warm) -> Column:
+def _rehearse(comparison: Comparison, script: Path, argv: list[str], timeout: float, _warm) -> Column:
     _check_free_memory(comparison, ranks=1)
-    played = rehearse_script(script, comparison.ranks, argv)
+    played = rehearse_script(script, comparison.ranks, argv, timeout)
     return Column(played.how, played.peak_bytes, played.step0_peak_bytes, played.terms)
 
 

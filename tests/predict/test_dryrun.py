@@ -7,6 +7,7 @@ import pytest
 
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.contract.settings import to_argv
+from fsdp2_lab.predict.account import account
 from fsdp2_lab.predict.dryrun import dryrun_script
 from fsdp2_lab.predict.rehearse import rehearse_script
 
@@ -156,3 +157,20 @@ def test_a_bad_request_is_one_sentence_before_anything_starts(script, ranks, arg
     with pytest.raises(UsageError) as raised:
         dryrun_script(checkout / script, ranks, argv, device)
     assert is_one_sentence(str(raised.value))
+
+
+def test_a_script_that_waits_for_ever_is_ended_at_its_deadline(tmp_path, is_one_sentence):
+    script = tmp_path / "waits.py"
+    script.write_text("import time\n# open_record( .steps(\ntime.sleep(600)\n")
+    for predict in (dryrun_script, rehearse_script):
+        with pytest.raises(UsageError, match="within 5 s") as caught:
+            predict(script, 2, [], timeout=5)
+        assert is_one_sentence(str(caught.value))
+        with pytest.raises(UsageError, match="timeout=0"):
+            predict(script, 2, [], timeout=0)
+
+
+def test_dropout_in_attention_is_fused_on_cuda(train):
+    argv = to_argv({"model": "gpt2", "batch": 1, "seq": 256})
+    predicted = account("gpt2", 4, batch=1, seq=256, device="cuda")
+    assert dryrun_script(train, 4, argv, "cuda").peak_bytes == pytest.approx(predicted.peak_bytes, rel=0.03)
