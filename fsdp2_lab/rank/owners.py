@@ -1,7 +1,7 @@
 """Which storages an optimizer knows as parameters, gradients and states, so that their bytes can be told apart."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -36,6 +36,13 @@ class Owners:
 
 @torch.no_grad()
 def _addresses(tensors: list, kind: str) -> dict[int, tuple[str, int]]:
-    locals_ = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
-    storages = [tensor.untyped_storage() for tensor in locals_ if isinstance(tensor, torch.Tensor)]
-    return {storage.data_ptr(): (kind, storage.nbytes()) for storage in storages if storage.nbytes()}
+    found = {}
+    for tensor in tensors:
+        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        if not isinstance(local, torch.Tensor):
+            continue
+        with suppress(NotImplementedError, RuntimeError):  # sparse gradients and wrappers have no storage of their own
+            storage = local.untyped_storage()
+            if storage.nbytes():
+                found[storage.data_ptr()] = (kind, storage.nbytes())
+    return found

@@ -1,8 +1,7 @@
 """A step's bytes are told apart by the operation that made them, also where a thread frees them unseen."""
 
 import pytest
-
-pytest.importorskip("torch")
+import torch
 
 from fsdp2_lab.contract.terms import TERMS, in_order
 from fsdp2_lab.rank.allocator import Event, Lap, Operation
@@ -134,6 +133,17 @@ def test_the_optimizer_says_what_parameters_gradients_and_states_are():
         "temporaries": 20,
         "other": 10,
     }
+
+
+def test_an_optimizer_of_sparse_gradients_is_watched_without_harm():
+    table = torch.nn.Embedding(8, 4, sparse=True)
+    optimizer = torch.optim.SparseAdam(table.parameters())
+    table(torch.tensor([1, 2])).sum().backward()
+    owners = Owners()
+    with owners.watching():
+        optimizer.step()
+    assert {kind for kind, _ in owners.before.values()} == {"sharded_parameters"}
+    assert {kind for kind, _ in owners.after.values()} == {"optimizer"}
 
 
 def test_what_a_step_leaves_is_known_in_the_next():
