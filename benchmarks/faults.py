@@ -144,7 +144,11 @@ def time_pair(launch_first: bool) -> tuple[float, tuple[float, float, float]]:
 
 def main() -> None:
     os.chdir(CHECKOUT)
-    faults, minutes = run_faults()
+    report(*run_faults())
+
+
+def report(faults: list[dict], minutes: float) -> None:
+    """Time launches, and write what the suite measured and what they took."""
     time_launch(warm=False), time_torchrun()  # fill the disk's cache, for both
     pairs = [time_pair(launch_first=bool(pair % 2)) for pair in range(PAIRS)]
     warm = []
