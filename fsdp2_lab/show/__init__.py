@@ -2,7 +2,7 @@
 
 from .account_views import article, changes, over_ranks
 from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
-from .memory_figures import memory_curve, step_terms, ways
+from .memory_figures import dry_run_curve, memory_curve, step_terms, ways
 from .planner import planner
 from .tables import compare_stage, compare_steps, ranks
 
@@ -11,6 +11,7 @@ __all__ = [
     "changes",
     "compare_stage",
     "compare_steps",
+    "dry_run_curve",
     "loss_curves",
     "memory_curve",
     "over_ranks",

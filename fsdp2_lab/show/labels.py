@@ -40,6 +40,8 @@ FIRST_PEAK = "peak of the first step"
 AGAINST_MEASURED = "against measured"
 COMPARISON_TITLE = "one of {}, at the peak of a later step"
 CURVE_TITLE = "live bytes through step {} of rank {}"
+DRY_RUN_TITLE = "live bytes of one of {}"
+DRY_RUN_MARKS = "FSDP2's marks, in the order of a step"
 CURVE_SECONDS = "seconds of the step, slowed by the meter"
 
 # Why a term may be another when measured.

@@ -10,6 +10,7 @@ from ..contract.errors import UsageError
 from ..contract.terms import TERMS
 from ..contract.units import GIB, MIB, format_bytes, format_ranks
 from ..lab.runs import Run
+from ..predict.prediction import Prediction
 from . import labels
 from .canvas import canvas, title
 from .palette import BLUE, GREY, TERM_COLOURS
@@ -92,6 +93,28 @@ def memory_curve(run: Run, step: int = 1, rank: int = 0) -> Figure:
     return figure
 
 
+def dry_run_curve(prediction: Prediction) -> Figure:
+    """Live bytes of a dry run's later step, in the order of its marks, at the deepest depth that was played.
+
+    Raises `UsageError` for a prediction that was not played.
+    """
+    if not prediction.curve:
+        raise UsageError(f"A prediction by {prediction.how} has no curve; `dryrun` gives one.")
+    figure, (ax,) = canvas(height=3.2)
+    unit, name = unit_of(max(point["live_bytes"] for point in prediction.curve))
+    live = [point["live_bytes"] / unit for point in prediction.curve]
+    ax.fill_between(range(len(live)), live, color=BLUE, alpha=0.25, step="mid", linewidth=0)
+    ax.plot(live, color=BLUE, linewidth=1.4, drawstyle="steps-mid")
+    phases = {}
+    for place, point in enumerate(prediction.curve):
+        phases.setdefault(point["phase"], place)
+    _mark_phases(ax, phases, len(live) - 1)
+    ax.set(xlabel=labels.DRY_RUN_MARKS, ylabel=name, xlim=(0, len(live) - 1), ylim=(0, max(live) * 1.22))
+    layers = f", {prediction.depths_played[-1]} layers" if prediction.depths_played else ""
+    title(ax, labels.DRY_RUN_TITLE.format(format_ranks(prediction.ranks)), prediction.how + layers)
+    return figure
+
+
 def _stack(ax: Axes, place: int, terms: dict[str, int], unit: int, names: dict[str, str]) -> float:
     end = 0.0
     for term in TERMS:
@@ -117,7 +140,7 @@ def _mark_phases(ax: Axes, phases: dict[str, float], end: float) -> None:
     for (phase, began), (_, ended) in pairwise(begun):
         if began:
             ax.axvline(began, color=GREY, linewidth=0.8, linestyle=":")
-        if phase in _PHASES_NAMED and ended - began > 0.02 * end:
+        if phase in _PHASES_NAMED and (ended - began > 0.06 * end or began > 0.85 * end):  # there is room
             place, side = (ended, "right") if began > 0.85 * end else (began + 0.005 * end, "left")
             ax.text(place, 0.98, phase, transform=ax.get_xaxis_transform(), ha=side, va="top", fontsize=9)
 

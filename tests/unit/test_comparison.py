@@ -9,6 +9,7 @@ from fsdp2_lab.cli import main
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.contract.record import Point, RankRecord, StageRow, StepRow
 from fsdp2_lab.contract.units import MIB
+from fsdp2_lab.predict.prediction import Prediction
 from fsdp2_lab.show import labels
 from fsdp2_lab.show.comparison import Column, Comparison, compare_script, explanation, measured_column
 
@@ -139,3 +140,14 @@ def test_figures_are_drawn_of_ways_and_of_a_curve():
     assert [text.get_text() for text in ax.texts] == ["5.00 MiB", "forward", "backward", "optimizer"]
     with pytest.raises(UsageError, match="no curve of step 7"):
         show.memory_curve(run, step=7)
+
+
+def test_a_dry_runs_curve_is_drawn_in_the_order_of_its_marks():
+    marks = [("forward", 2), ("forward", 3), ("backward", 5), ("optimizer", 4)]
+    curve = [{"phase": phase, "mark": "", "module": "", "live_bytes": size * MIB} for phase, size in marks]
+    played = Prediction("dry run (CPU)", 2, 10, 5 * MIB, 5 * MIB, "backward", curve=curve, depths_played=[4, 5, 6])
+    (ax,) = show.dry_run_curve(played).axes
+    assert list(ax.lines[0].get_ydata()) == [2, 3, 5, 4]
+    assert "dry run (CPU), 6 layers" in ax.get_title(loc="left")
+    with pytest.raises(UsageError, match="no curve"):
+        show.dry_run_curve(Prediction("predicted", 2, 10, 5, 5, "backward"))
