@@ -42,14 +42,18 @@ class Account(Prediction):
     parts: dict[str, list[Part]] = field(default_factory=dict)
     article: dict = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """How its numbers were got, and whose kernels were supposed: `predicted (CUDA)`."""
+        return f"{self.how} ({self.device.upper()})"
+
     def to_json(self) -> dict:
         parts = {term: [part._asdict() for part in parts] for term, parts in self.parts.items()}
         return super().to_json() | {"parts": parts}
 
     def __str__(self) -> str:
-        how = f"{self.how} ({self.device.upper()})"
         lines = [
-            f"{format_bytes(self.peak_bytes)} on each of {format_ranks(self.ranks)}, {how} · "
+            f"{format_bytes(self.peak_bytes)} on each of {format_ranks(self.ranks)}, {self.label} · "
             f"{self.parameters:,} parameters · first step {format_bytes(self.step0_peak_bytes)}",
             f"  peak in {self.peak_at}: {self.why}",
         ]

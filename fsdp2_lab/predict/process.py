@@ -29,8 +29,13 @@ def check_request(script: Path, ranks: int, argv: list[str], timeout: float = TI
             f"{script} is no stage script that trains: it needs `record = open_record(settings)` and "
             "`for batch in record.steps(batches)`, as in launch/train.py."
         )
-    if "read_settings(" in text:
+    if reads_settings(script):
         parse_settings(argv)
+
+
+def reads_settings(script: Path) -> bool:
+    """Whether a script takes our settings from its command line."""
+    return "read_settings(" in script.read_text(encoding="utf-8", errors="replace")
 
 
 def play(script: Path, request: dict, environment: dict[str, str], timeout: float = TIMEOUT_SECONDS) -> dict:

@@ -26,9 +26,8 @@ def over_ranks(model: str, ranks: Sequence[int], **job) -> Figure:
         _stack(ax, shown)
     handles = {handle.get_label(): handle for ax in axes for handle in ax.containers}
     figure.legend(handles.values(), handles, frameon=False, fontsize=9, ncols=4, loc="outside lower left")
-    how = f"{found[0].how} ({found[0].device.upper()})"
-    title(axes[0], labels.OVER_RANKS_TITLE.format(model), how)
-    title(axes[1], labels.ENLARGED_TITLE.format(ranks[len(ranks) // 2]), how)
+    title(axes[0], labels.OVER_RANKS_TITLE.format(model), found[0].label)
+    title(axes[1], labels.ENLARGED_TITLE.format(ranks[len(ranks) // 2]), found[0].label)
     return figure
 
 
@@ -56,7 +55,7 @@ def changes(model: str, ranks: int, alternatives: Mapping[str, dict], **job) -> 
             format_bytes(found.peak_bytes),
             found.peak_at,
             f"{labels.TERM_NAMES[largest]}, {format_bytes(found.terms[largest])}",
-            f"{found.how} ({found.device.upper()})",
+            found.label,
         )
     return pd.DataFrame.from_dict(rows, orient="index", columns=labels.CHANGES_COLUMNS)
 
@@ -73,6 +72,5 @@ def article(account: Account) -> pd.DataFrame:
         (f"  O: {labels.TERM_NAMES.get(name, name)}", None, size) for name, size in told["overhead_is"].items() if size
     ]
     rows += [(labels.STEP_PEAK, told["peak_bytes"], account.peak_bytes)]
-    how = f"{account.how} ({account.device.upper()})"
-    table = pd.DataFrame(rows, columns=("", labels.ARTICLE_COLUMN, how)).set_index("")
+    table = pd.DataFrame(rows, columns=("", labels.ARTICLE_COLUMN, account.label)).set_index("")
     return table.map(lambda size: "" if pd.isna(size) else format_bytes(int(size)))

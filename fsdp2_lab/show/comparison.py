@@ -18,7 +18,7 @@ from ..lab.machine import machine
 from ..lab.runs import Run
 from ..predict.account import account
 from ..predict.dryrun import dryrun_script
-from ..predict.process import check_request
+from ..predict.process import check_request, reads_settings
 from ..predict.rehearse import rehearse_script
 from . import labels
 
@@ -155,18 +155,13 @@ def compare_script(
 
 
 def _predict(comparison: Comparison, script: Path, argv: list[str], _timeout, _warm) -> Column:
-    if not _reads_settings(script):
+    if not reads_settings(script):
         raise UsageError(f"{comparison.script} does not read our settings, so the closed form knows no sizes.")
     settings = parse_settings(argv)
     predicted = account(
         ranks=comparison.ranks, device=_device(), **{name: getattr(settings, name) for name in _ACCOUNTED}
     )
-    return Column(
-        f"{predicted.how} ({predicted.device.upper()})",
-        predicted.peak_bytes,
-        predicted.step0_peak_bytes,
-        in_order(predicted.terms),
-    )
+    return Column(predicted.label, predicted.peak_bytes, predicted.step0_peak_bytes, in_order(predicted.terms))
 
 
 def _dry_run(comparison: Comparison, script: Path, argv: list[str], timeout: float, _warm) -> Column:
@@ -184,7 +179,7 @@ def _rehearse(comparison: Comparison, script: Path, argv: list[str], timeout: fl
 def _measure(comparison: Comparison, script: Path, argv: list[str], timeout: float, warm: bool | None) -> Column:
     machine().check_ranks(comparison.ranks)
     _check_free_memory(comparison, comparison.ranks)
-    if _reads_settings(script) and "--steps" not in argv:
+    if reads_settings(script) and "--steps" not in argv:
         argv = [*argv, "--steps", str(_STEPS)]
     run = execute(script, comparison.ranks, argv, timeout, make_progress(), warm)
     if run.status != "ok":
@@ -247,10 +242,6 @@ def _check_free_memory(comparison: Comparison, ranks: int) -> None:
 
 def _device() -> str:
     return "cuda" if machine().gpus else "cpu"
-
-
-def _reads_settings(script: Path) -> bool:
-    return "read_settings(" in script.read_text(encoding="utf-8", errors="replace")
 
 
 def _short(script: Path) -> str:

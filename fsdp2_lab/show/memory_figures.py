@@ -1,6 +1,6 @@
 """Figures of memory by what it is for: ways side by side, and one step's curve."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from matplotlib.axes import Axes
@@ -76,8 +76,6 @@ def memory_curve(run: Run, step: int = 1, rank: int = 0) -> Figure:
     figure, (ax,) = canvas(height=3.2)
     unit, name = unit_of(row.peak_bytes)
     seconds, live = [point.seconds for point in row.curve], [point.live_bytes / unit for point in row.curve]
-    ax.fill_between(seconds, live, color=BLUE, alpha=0.25, step="mid", linewidth=0)
-    ax.plot(seconds, live, color=BLUE, linewidth=1.4, drawstyle="steps-mid")
     peak = max(row.curve, key=lambda point: point.live_bytes)
     ax.annotate(
         format_bytes(peak.live_bytes),
@@ -86,9 +84,8 @@ def memory_curve(run: Run, step: int = 1, rank: int = 0) -> Figure:
         textcoords="offset points",
         fontsize=9,
     )
-    _mark_phases(ax, row.phases, seconds[-1])
-    ax.set(xlabel=labels.CURVE_SECONDS if not row.timed else labels.SECONDS, ylabel=name, xlim=(0, seconds[-1]))
-    ax.set_ylim(0, max(live) * 1.22)
+    _draw_curve(ax, seconds, live, row.phases)
+    ax.set(xlabel=labels.CURVE_SECONDS if not row.timed else labels.SECONDS, ylabel=name)
     title(ax, labels.CURVE_TITLE.format(step, rank), run.how)
     return figure
 
@@ -103,16 +100,21 @@ def dry_run_curve(prediction: Prediction) -> Figure:
     figure, (ax,) = canvas(height=3.2)
     unit, name = unit_of(max(point["live_bytes"] for point in prediction.curve))
     live = [point["live_bytes"] / unit for point in prediction.curve]
-    ax.fill_between(range(len(live)), live, color=BLUE, alpha=0.25, step="mid", linewidth=0)
-    ax.plot(live, color=BLUE, linewidth=1.4, drawstyle="steps-mid")
     phases = {}
     for place, point in enumerate(prediction.curve):
         phases.setdefault(point["phase"], place)
-    _mark_phases(ax, phases, len(live) - 1)
-    ax.set(xlabel=labels.DRY_RUN_MARKS, ylabel=name, xlim=(0, len(live) - 1), ylim=(0, max(live) * 1.22))
+    _draw_curve(ax, range(len(live)), live, phases)
+    ax.set(xlabel=labels.DRY_RUN_MARKS, ylabel=name)
     layers = f", {prediction.depths_played[-1]} layers" if prediction.depths_played else ""
     title(ax, labels.DRY_RUN_TITLE.format(format_ranks(prediction.ranks)), prediction.how + layers)
     return figure
+
+
+def _draw_curve(ax: Axes, places: Sequence[float], live: list[float], phases: dict[str, float]) -> None:
+    ax.fill_between(places, live, color=BLUE, alpha=0.25, step="mid", linewidth=0)
+    ax.plot(places, live, color=BLUE, linewidth=1.4, drawstyle="steps-mid")
+    ax.set(xlim=(0, places[-1]), ylim=(0, max(live) * 1.22))
+    _mark_phases(ax, phases, places[-1])
 
 
 def _stack(ax: Axes, place: int, terms: dict[str, int], unit: int, names: dict[str, str]) -> float:

@@ -19,11 +19,10 @@ _SMALL = 9
 def plan(predicted: Account, by_ranks: list[Account], budget: Budget, dry_run_bytes: int | None = None) -> Figure:
     """Terms of one job on the left; on the right its peak at every N, with the line below which it fits."""
     figure, (left, right) = canvas(2, height=3.3)
-    how = f"{predicted.how} ({predicted.device.upper()})"
     _draw_terms(left, predicted)
-    title(left, labels.PLAN_TERMS_TITLE.format(format_ranks(predicted.ranks)), how)
+    title(left, labels.PLAN_TERMS_TITLE.format(format_ranks(predicted.ranks)), predicted.label)
     _draw_curve(right, predicted, by_ranks, budget, dry_run_bytes)
-    title(right, labels.PLAN_CURVE_TITLE, how)
+    title(right, labels.PLAN_CURVE_TITLE, predicted.label)
     return figure
 
 
