@@ -1,4 +1,4 @@
-"""The command line: `fsdp2-lab doctor`, `run`, `dryrun`, `rehearse`, `account`, `compare`, `runs` and `notebooks`."""
+"""The command line: `fsdp2-lab` runs scripts, predicts their memory, lists runs, executes the series."""
 
 import argparse
 import json
@@ -84,6 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     notebooks.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE")
     notebooks.add_argument("--in-place", action="store_true", help="keep outputs in notebooks/, not in runs/notebooks/")
     notebooks.set_defaults(action=_notebooks)
+
+    progress = commands.add_parser("progress", help="the exercises that you have answered")
+    progress.add_argument("chapter", nargs="?", metavar="NN", help="a chapter's number (default: all)")
+    progress.add_argument("--reset", action="store_true", help="forget them")
+    progress.set_defaults(action=_progress)
     return parser
 
 
@@ -186,3 +191,12 @@ def _notebooks(asked, _rest) -> int:
     from .lab.notebooks import execute_series
 
     return 0 if execute_series(asked.only, asked.parameter, asked.in_place) else 1
+
+
+def _progress(asked, _rest) -> int:
+    from .learn import progress, reset
+
+    if asked.reset:
+        reset(asked.chapter)
+    print(progress(asked.chapter))
+    return 0

@@ -1,31 +1,43 @@
-"""Exercises: predict a number, measure it, learn why it differs."""
+"""Exercises: predict, measure, learn why it differs. `from fsdp2_lab.learn import q05a` finds one by its name."""
 
-from .chapter_01 import q01a, q01b, q01c, q01d
-from .chapter_02 import q02a, q02b, q02c, q02d
-from .chapter_13 import q13a, q13b, q13c, q13d
-from .exercise import Exercise, Repair
-from .exercises import q00, q03, q04, q05, q06, q07, q08
+import re
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "Exercise",
-    "Repair",
-    "q00",
-    "q01a",
-    "q01b",
-    "q01c",
-    "q01d",
-    "q02a",
-    "q02b",
-    "q02c",
-    "q02d",
-    "q03",
-    "q04",
-    "q05",
-    "q06",
-    "q07",
-    "q08",
-    "q13a",
-    "q13b",
-    "q13c",
-    "q13d",
-]
+from ..contract.errors import UsageError
+from ..show.labels import CHAPTERS
+from .exercise import Choice, Exercise, Repair
+from .progress import Standing, reset, standings
+from .progress_table import Progress
+from .verdict import Verdict
+
+__all__ = ["Choice", "Exercise", "Progress", "Repair", "Verdict", "progress", "reset"]
+
+_NAME = re.compile(r"q(\d\d)[a-z]")
+
+
+def exercises(chapter: str | None = None) -> list[str]:
+    """The names of a chapter's exercises, by its number, or of all, in their order."""
+    homes = sorted(module.name for module in iter_modules(__path__) if module.name.startswith("chapter_"))
+    names = [name for home in homes for name in vars(import_module(f".{home}", __name__)) if _NAME.fullmatch(name)]
+    return sorted(name for name in names if chapter in (None, name[1:3]))
+
+
+def progress(chapter: str | None = None) -> Progress:
+    """A table of what you have answered, in a chapter, by its number as "05", or in the whole series.
+
+    Raises `UsageError` for an unknown chapter, and where `fsdp2_lab_progress.json` cannot be read.
+    """
+    if chapter is not None and not exercises(chapter):
+        raise UsageError(f"No exercises of chapter {chapter!r:.20}: expected one of {', '.join(CHAPTERS)}.")
+    kept = standings()
+    return Progress({name: kept.get(name, Standing()) for name in exercises(chapter)})
+
+
+def __getattr__(name: str):
+    if found := _NAME.fullmatch(name):
+        try:
+            return getattr(import_module(f".chapter_{found[1]}", __name__), name)
+        except (ModuleNotFoundError, AttributeError):
+            pass
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ q01a = Exercise(
     unit="billions",
     measure=lambda seven: seven.parameters / 1e9,
     tolerance=0.005,
-    hint_text="A block has four matrices of h × h, three of h × f and two norms of h; 32 blocks, an embedding, a head.",
+    hints=("A block has four matrices of h × h, three of h × f and two norms of h; 32 blocks, an embedding, a head.",),
     solution_text="32 blocks of 202 million, and 131 million each for the embedding and the head.",
     slips=(
         (lambda seven: 7.0, "That is the name. Count it."),
@@ -25,7 +25,7 @@ q01b = Exercise(
     unit="bytes",
     measure=lambda run: sum(run.noted("bytes_each")[0]["bfloat16"].values()),
     tolerance=0.0,
-    hint_text="AdamW makes its two states like the parameter. Does it make a master copy?",
+    hints=("AdamW makes its two states like the parameter. Does it make a master copy?",),
     solution_text="2 each for the weight, its gradient and both states. A float32 master copy is yours to keep.",
     slips=(
         (lambda run: 16, "That is with a master copy and states in float32, which torch's AdamW does not make."),
@@ -41,7 +41,7 @@ q01c = Exercise(
     unit="GiB",
     measure=lambda one, four: (four.peak_bytes - one.peak_bytes) / GIB,
     tolerance=0.1,
-    hint_text="Print the account of a batch of 4: where is its peak now, and which term is the largest there?",
+    hints=("Print the account of a batch of 4: where is its peak now, and which term is the largest there?",),
     solution_text="The peak has moved into the loss: logits, their log-softmax and two gradients, b·s·V numbers each.",
     slips=(
         (lambda one, four: 3.0, "That is 2bshL for three more sequences; another term of b·s is larger."),
@@ -56,7 +56,7 @@ q01d = Exercise(
     unit="ranks",
     measure=lambda accounts: min(each.ranks for each in accounts if each.peak_bytes < 20 * GIB),
     tolerance=0.0,
-    hint_text="16 bytes for each of 6.74 billion parameters, divided by N; and 4 more while AdamW works.",
+    hints=("16 bytes for each of 6.74 billion parameters, divided by N; and 4 more while AdamW works.",),
     solution_text="20 bytes for each parameter, divided by N, have to be under 20 GiB.",
     slips=((lambda accounts: 4, "25 GiB are 16P/N alone, and AdamW's temporaries come on top."),),
 )

@@ -2,22 +2,29 @@
 
 from ..contract.units import MIB
 from ..lab.runs import Run
-from .exercise import Exercise, Repair
+from .exercise import Exercise, NoEvidence, Repair
 
 _STATE = ("sharded_parameters", "sharded_gradients", "optimizer")
 _P = 8 * 8 * 256**2  # parameters of the chapter's blocks
 
 
 def state_bytes(run: Run) -> int:
-    """Parameters, gradients and states at the peak of a later step, on rank 0; by the formula where not told apart."""
+    """Parameters, gradients and states at the peak of a later step, on rank 0. Raises `NoEvidence` without terms."""
     if not run.terms:
-        return int((4 + 12 / run.ranks) * _P)
+        raise NoEvidence("This run's bytes were not told apart by terms; launch the stage for at least two steps.")
     return sum(run.terms.get(term, 0) for term in _STATE)
 
 
 def sent_bytes(run: Run) -> float:
     """What rank 0 sends in a step, as its script counted it."""
     return run.records[0].steps[-1].values["sent_bytes"]
+
+
+def sent_times(run: Run, base: Run) -> float:
+    """How many times as many bytes one run sends as another. Raises `NoEvidence` where that one sends none."""
+    if not sent_bytes(base):
+        raise NoEvidence("A single rank sends nothing; launch both stages on two ranks or more.")
+    return sent_bytes(run) / sent_bytes(base)
 
 
 def loss_difference(run: Run, one: Run) -> float:
@@ -31,7 +38,7 @@ q02a = Exercise(
     unit="MiB",
     measure=lambda run: state_bytes(run) / MIB,
     tolerance=0.06,  # at the peak a block's piece of the gradients may not be there yet
-    hint_text="4 bytes for each parameter are whole; gradient and states, 12 bytes, are divided by the ranks.",
+    hints=("4 bytes for each parameter are whole; gradient and states, 12 bytes, are divided by the ranks.",),
     solution_text="4P + 12P/N, with P of 4.19 million: 16 MiB, and 48 MiB divided by N.",
     slips=(
         (lambda run: 16 * _P / run.ranks / MIB, "That is ZeRO-3; here every rank still has all parameters."),
@@ -45,9 +52,9 @@ q02b = Exercise(
     how="counted",
     question="How many times as many bytes as stage 0 does a rank send in ZeRO-3?",
     unit="times",
-    measure=lambda zero3, zero0: sent_bytes(zero3) / sent_bytes(zero0) if sent_bytes(zero0) else 1.5,
+    measure=sent_times,
     tolerance=0.02,
-    hint_text="An all-reduce is a reduce-scatter and an all-gather. How often does ZeRO-3 gather a block in a step?",
+    hints=("An all-reduce is a reduce-scatter and an all-gather. How often does ZeRO-3 gather a block in a step?",),
     solution_text="Two all-gathers and a reduce-scatter, each half of an all-reduce: 1.5 times.",
     slips=(
         (lambda zero3, zero0: 3.0, "Three collectives, but each sends half of what an all-reduce does."),
@@ -62,7 +69,7 @@ q02c = Exercise(
     unit="",
     measure=lambda: (4 + 12 / 4) / 16,
     tolerance=0.02,
-    hint_text="4P + 12P/N over 16P.",
+    hints=("4P + 12P/N over 16P.",),
     solution_text="7/16: less than half. However many ranks there are, it stays above 1/4, the whole parameters.",
     slips=((lambda: 0.25, "That is ZeRO-3. ZeRO-2 keeps all parameters on every rank."),),
 )

@@ -18,7 +18,7 @@ q13a = Exercise(
     unit="GiB",
     measure=_peak_gib,
     how="predicted",
-    hint_text="16 bytes per parameter, divided by the GPUs; and AdamW works on all of a rank's shards at once.",
+    hints=("16 bytes per parameter, divided by the GPUs; and AdamW works on all of a rank's shards at once.",),
     solution_text="20 bytes per parameter over N: the usual 16, and 4 for the square roots that AdamW takes.",
     slips=(
         (_state_gib, "That is 16P/N. While AdamW steps there are 4 bytes more per parameter."),
@@ -33,7 +33,7 @@ q13b = Exercise(
     unit="sequences",
     measure=lambda answer: answer.value,
     how="predicted",
-    hint_text="Which moment grows with the batch? In the loss no weight has a gradient yet, and logits take 14bsv.",
+    hints=("Which moment grows with the batch? In the loss no weight has a gradient yet, and logits take 14bsv.",),
     solution_text="12 bytes per parameter over N, in the loss; each sequence adds its logits and its blocks' inputs.",
     slips=(
         (lambda answer: _batch(answer, 20, with_logits=False), "Logits and their gradients grow with the batch, too."),
@@ -58,7 +58,7 @@ q13c = Exercise(
     measure=lambda answer: answer.value,
     how="predicted",
     tolerance=0.0,
-    hint_text="20 bytes per parameter over N come first. What else is there in a step?",
+    hints=("20 bytes per parameter over N come first. What else is there in a step?",),
     solution_text="20 bytes for each of 70.6 billion parameters are 82 GiB on 16 GPUs. It takes 32.",
     slips=(
         (lambda answer: answer.value // 2, "16P/N would fit there. AdamW's temporaries would not."),
@@ -74,7 +74,7 @@ q13d = Exercise(
     measure=lambda fewer, more: _peak_gib(fewer) - _peak_gib(more),
     how="predicted",
     tolerance=0.1,
-    hint_text="Only sharded bytes are divided by N. How many GiB are sharded here, and at the peak?",
+    hints=("Only sharded bytes are divided by N. How many GiB are sharded here, and at the peak?",),
     solution_text="Half of the sharded parameters and Adam's states. Everything else is there on any number of GPUs.",
     slips=(
         (lambda fewer, more: _peak_gib(fewer) / 2, "That is half of everything; N divides the sharded part alone."),

@@ -89,3 +89,21 @@ PLAN_DRY_RUNNING = "The dry run plays launch/train.py as one of {}; it takes som
 PLAN_DRY_RUN = "{how}: {found}, found in {seconds:.0f} s."
 PLAN_AGAINST = "Predicted are {predicted}, {error:+z.2%} against it."
 PLAN_NO_DRY_RUN = "No dry run: {}"
+
+# The table of exercises.
+CHAPTERS = {
+    "00": "start here",
+    "01": "where the memory goes",
+    "02": "ZeRO by hand",
+    "03": "ranks and the device mesh",
+    "04": "meta-device init",
+    "05": "sharding",
+    "06": "loading weights",
+    "07": "activation checkpointing",
+    "08": "training",
+    "13": "plan your own job",
+}
+PROGRESS_COLUMNS = ("chapter", "right", "exercises")
+PROGRESS_RIGHT = "{} of {}"
+PROGRESS_STATES = {"right": "right", "not yet": "not yet", "unanswered": "open"}
+PROGRESS_ASKED = ("tries: {}", "hints: {}", "solution seen")
