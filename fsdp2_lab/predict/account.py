@@ -16,6 +16,8 @@ from .sharding import Job
 from .walk import Peak, find_peak
 
 OPTIMIZERS = ("adamw", "sgd")
+GRANULARITIES = ("block", "model")
+_CHOICES = {"optimizer": OPTIMIZERS, "granularity": GRANULARITIES, "device": DEVICES}
 _WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes per element
 
 
@@ -33,8 +35,8 @@ class Account(Prediction):
 
     `parts` says for each term what it consists of at the peak. In formulas b, s, h are batch, seq and hidden, f the
     MLP's inner width, a and g the widths of all query and of all key heads, n and k the numbers of these heads, d a
-    head's width, v the vocabulary, j = 3h; Pb and Pr the parameters of a block and of the root, padded to divide by
-    N ranks; L the blocks. `article` is the article's own answer.
+    head's width, v the vocabulary, j = 3h; Pb and Pr the parameters of a block and of the root (P of all, where the
+    model is one group), padded to divide by N ranks; L the blocks. `article` is the article's own answer.
     """
 
     device: str = ""
@@ -76,15 +78,22 @@ def account(
     reshard: bool = Settings.reshard,
     optimizer: str = "adamw",
     foreach: bool | None = None,
+    fused: bool = False,
+    granularity: str = "block",
     device: str = "auto",
 ) -> Account:
     """Predict one rank's peak in a step of launch/train.py, with the same settings.
 
     `model` is a known name (`known_models()`) or a Hugging Face folder with a config. `device` is
     `cpu`, `cuda` or this machine's; it decides the dtype of `auto`, attention's kernel, whether collectives copy
-    (gloo does), and whether AdamW works on all parameters at once (`foreach`). Raises `UsageError`.
+    (gloo does), and whether AdamW works on all parameters at once (`foreach`). `fused` is AdamW's of one kernel.
+    `granularity` is `block` (every block a group, and the root), or `model` (one group of all). Raises `UsageError`.
     """
-    _check(ranks, batch, seq, param_dtype, compute_dtype, optimizer, device)
+    _check(ranks, batch, seq, param_dtype, compute_dtype)
+    _check_choices(optimizer=optimizer, granularity=granularity, device=device)
+    if fused and (foreach or optimizer != "adamw"):
+        other = "foreach" if foreach else optimizer
+        raise UsageError(f"--fused true with {other}: fused is a way of adamw's that excludes foreach; leave one out.")
     shape = find_shape(model)
     if shape.positions and seq > shape.positions:
         raise UsageError(f"--seq {seq}: {model} has positions for {shape.positions} tokens at most.")
@@ -102,6 +111,8 @@ def account(
         optimizer=optimizer,
         foreach=device == "cuda" if foreach is None else foreach,
         device=device,
+        fused=fused,
+        granularity=granularity,
     )
     peak, first = find_peak(shape, job, is_first=False), find_peak(shape, job, is_first=True)
     terms = _terms(peak)
@@ -126,15 +137,18 @@ def account(
     )
 
 
-def _check(ranks: int, batch: int, seq: int, param_dtype: str, compute_dtype: str, optimizer: str, device: str) -> None:
+def _check(ranks: int, batch: int, seq: int, param_dtype: str, compute_dtype: str) -> None:
     for name, value in (("ranks", ranks), ("batch", batch), ("seq", seq)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise UsageError(f"--{name} {value!r}: expected a whole number.")
     if ranks < 1:
         raise UsageError(f"--ranks {ranks}: expected a whole number from 1.")
     Settings(batch=batch, seq=seq, param_dtype=param_dtype, compute_dtype=compute_dtype).check_values()
-    for name, value, allowed in (("optimizer", optimizer, OPTIMIZERS), ("device", device, DEVICES)):
-        if value not in allowed:
+
+
+def _check_choices(**values: str) -> None:
+    for name, value in values.items():
+        if value not in (allowed := _CHOICES[name]):
             raise UsageError(f"--{name} {value}: expected one of {', '.join(allowed)}.")
 
 

@@ -5,7 +5,7 @@ import json
 from dataclasses import fields
 
 from ..contract.settings import Settings
-from .account import OPTIMIZERS, account
+from .account import GRANULARITIES, OPTIMIZERS, account
 
 _UNUSED = ("model", "weights", "steps", "lr", "seed")  # settings that decide no memory: taken, and not looked at
 
@@ -26,6 +26,10 @@ def add_account(commands) -> None:
     parser.add_argument("--device", default="auto", help="whose kernels to suppose (default: this machine's)")
     parser.add_argument("--optimizer", default="adamw", help=f"{' or '.join(OPTIMIZERS)} (default: adamw)")
     parser.add_argument("--foreach", type=_truth, help="whether AdamW works on all at once (default: on CUDA)")
+    parser.add_argument("--fused", type=_truth, nargs="?", const=True, default=False, help="AdamW in one kernel")
+    parser.add_argument(
+        "--granularity", default="block", help=f"what is one group: {' or '.join(GRANULARITIES)} (default: block)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(action=_account)
 
@@ -49,8 +53,8 @@ def _account(asked: argparse.Namespace, _rest: list[str]) -> int:
     settings = {setting.name: getattr(asked, setting.name) for setting in fields(Settings)}
     for name in _UNUSED:
         del settings[name]
-    predicted = account(
-        asked.model, asked.ranks, optimizer=asked.optimizer, foreach=asked.foreach, device=asked.device, **settings
-    )
+    for name in ("optimizer", "foreach", "fused", "granularity", "device"):
+        settings[name] = getattr(asked, name)
+    predicted = account(asked.model, asked.ranks, **settings)
     print(json.dumps(predicted.to_json(), indent=1) if asked.json else predicted)
     return 0

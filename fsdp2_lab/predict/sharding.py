@@ -21,6 +21,8 @@ class Job:
     optimizer: str
     foreach: bool
     device: str
+    fused: bool = False
+    granularity: str = "block"
 
     @property
     def casts(self) -> bool:
@@ -52,6 +54,22 @@ class Group:
 def groups(shape: Shape, ranks: int) -> tuple[Group, Group]:
     """The groups of a model sharded block by block, then the rest: a block's, and the root's."""
     return Group("a block", "Pb", shape.block, ranks), Group("the root", "Pr", shape.root, ranks)
+
+
+def whole(shape: Shape, ranks: int) -> Group:
+    """The one group of a model that was sharded as a whole."""
+    blocks = {f"{index}.{name}": size for index in range(shape.layers) for name, size in shape.block.items()}
+    return Group("the model", "P", shape.root | blocks, ranks)
+
+
+class InRoot:
+    """A block that is no group of its own: its parameters come and go with the root's."""
+
+    def all_gather(self) -> None:
+        pass
+
+    def reshard(self) -> None:
+        pass
 
 
 class Sharded:

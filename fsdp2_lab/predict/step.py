@@ -7,7 +7,7 @@ from .blocks import block_forward, final_norm
 from .layers import dropout
 from .ledger import Ledger, Segment, Storage
 from .shapes import Shape
-from .sharding import Job, Sharded, groups
+from .sharding import InRoot, Job, Sharded, groups, whole
 from .tape import NEW, NONE, SAME, Sizes, Tape, Value
 
 BLOCKS = 3  # at the most that are walked through
@@ -38,8 +38,12 @@ class Step:
         self.shape, self.job, self.is_first = shape, job, is_first
         self.ledger, self.sizes = Ledger(), lengths(shape, job)
         block, root = groups(shape, job.ranks)
-        self.root = Sharded(self.ledger, job, root)
-        self.blocks = [Sharded(self.ledger, job, block) for _ in range(min(shape.layers, BLOCKS))]
+        is_whole = job.granularity == "model"
+        self.root = Sharded(self.ledger, job, whole(shape, job.ranks) if is_whole else root)
+        self.blocks = [
+            InRoot() if is_whole else Sharded(self.ledger, job, block) for _ in range(min(shape.layers, BLOCKS))
+        ]
+        self._kept_gradients: list[list[Storage]] = []  # of blocks that are reduced with the root
         self._gather_buffer: Storage | None = None  # kept until the next gather of the forward
         self._reduce_buffer: Storage | None = None  # kept until the next reduction
         self._tapes: list[Tape] = []  # of the blocks
@@ -63,7 +67,9 @@ class Step:
     def _tape(self, **options) -> Tape:
         return Tape(self.ledger, self.sizes, self.job.compute_bytes, **options)
 
-    def _gather_in_forward(self, group: Sharded) -> None:
+    def _gather_in_forward(self, group: Sharded | InRoot) -> None:
+        if isinstance(group, InRoot):
+            return
         group.all_gather()
         self.ledger.release(self._gather_buffer)
         self._gather_buffer = group.copy_out()
@@ -108,8 +114,8 @@ class Step:
         t = self._tape()
         self._normed = final_norm(t, self.shape, x)
         t.drop(x)
+        t.drop(*self._held)  # the body has returned when its head begins
         logits = self._logits("logits", self.job.compute_bytes)
-        t.drop(*self._held)
         if self.job.reshard:
             self.root.reshard()
         self.ledger.release(self._gather_buffer)
@@ -136,9 +142,10 @@ class Step:
             release(wide)
         self.ledger.close("the loss and its gradient")
 
-    def _gather_in_backward(self, group: Sharded, below: Sharded | None) -> None:
-        group.all_gather()
-        self.ledger.release(group.copy_out())
+    def _gather_in_backward(self, group: Sharded | InRoot, below: Sharded | InRoot | None) -> None:
+        if isinstance(group, Sharded):
+            group.all_gather()
+            self.ledger.release(group.copy_out())
         if below:
             below.all_gather()
 
@@ -174,7 +181,10 @@ class Step:
         size_bytes = 5056 if self.job.device == "cpu" else 0
         return self.ledger.alloc("activations", "random states", "5056", size_bytes)
 
-    def _reduce(self, group: Sharded, gradients: list[Storage]) -> None:
+    def _reduce(self, group: Sharded | InRoot, gradients: list[Storage]) -> None:
+        if isinstance(group, InRoot):
+            self._kept_gradients.append(gradients)
+            return
         group.reshard()
         self.ledger.release(self._reduce_buffer)
         self._reduce_buffer = group.reduce_scatter(gradients)
@@ -183,7 +193,7 @@ class Step:
         t = self._embedding
         t.drop(*self._angles)
         t.backward()
-        gradients = self._head_tape.weight_gradients
+        gradients = [*self._gradients_of_blocks(), *self._head_tape.weight_gradients]
         if self.shape.tied:  # the head's gradient came as a view, so the sum of both is a third
             *others, table = t.weight_gradients
             total = t.weight_gradient("vh")
@@ -195,3 +205,10 @@ class Step:
         self._reduce(self.root, gradients)
         self.ledger.release(self._reduce_buffer)
         self.ledger.close("backward of the embedding")
+
+    def _gradients_of_blocks(self) -> list[Storage]:
+        """Gradients that wait for the root's reduction, also those of the blocks that a middle one stands for."""
+        walked = self._kept_gradients
+        unwalked = (self.shape.layers - len(self.blocks)) * walked[1:2]
+        alike = [Storage(gradient.label, gradient.size_bytes) for block in unwalked for gradient in block]
+        return [*alike, *(gradient for block in walked for gradient in block)]

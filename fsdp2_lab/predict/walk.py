@@ -92,6 +92,8 @@ def _optimizer(shape: Shape, job: Job, is_first: bool) -> Segment:
         for group, times in pairs:
             label = _state_label("optimizer", group, 2 * job.param_bytes)
             segment.to_peak[label] = times * label.unit_bytes
+    if job.fused:  # one kernel, in place
+        return segment
     if job.foreach:
         for group, times in pairs:
             label = _state_label("temporaries", group, job.param_bytes)

@@ -29,6 +29,8 @@ JOBS = {
     "not resharded": dict(ranks=4, batch=2, seq=512, reshard=False, device="cpu"),
     "one rank": dict(ranks=1, batch=2, seq=512, device="cpu"),
     "bfloat16 on CUDA": dict(ranks=1000, batch=2, seq=2048, device="cuda"),
+    "one group": dict(ranks=8, batch=1, seq=512, granularity="model", device="cpu"),
+    "one group of bfloat16 on CUDA": dict(ranks=8, batch=1, seq=512, granularity="model", fused=True, device="cuda"),
 }
 
 

@@ -49,7 +49,8 @@ def sharded_model(case):
     model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, case.get("param_dtype", "float32")))
     compute_dtype = getattr(torch, case.get("compute_dtype", "float32"))
     policy = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
-    for module in [*find_blocks(model), model]:
+    blocks = [] if case.get("granularity") == "model" else find_blocks(model)
+    for module in [*blocks, model]:
         fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=case.get("reshard", True))
     if case.get("checkpointing", True):
         model.activation_checkpointing_enable({"use_reentrant": False})
@@ -64,7 +65,7 @@ def peaks(case) -> list[int]:
     if case.get("optimizer") == "sgd":
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, foreach=foreach)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=foreach)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=foreach, fused=case.get("fused"))
     found = []
     for _ in range(2):
         inputs, targets = (torch.randint(vocabulary, (case["batch"], case["seq"])) for _ in range(2))
