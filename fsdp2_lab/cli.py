@@ -25,6 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     asked, rest = parser.parse_known_args(argv)
     if rest and asked.command not in ("run", "dryrun", "rehearse", "compare"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    rest = rest[1:] if rest[:1] == ["--"] else rest
     try:
         return asked.action(asked, rest)
     except UsageError as error:
@@ -56,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="run a script under torchrun and keep a record",
-        usage="fsdp2-lab run SCRIPT [--ranks N] [--timeout SECONDS] [--gpus N,N] [--wait SECONDS] [--json] "
-        "[settings of the script]",
+        usage="fsdp2-lab run SCRIPT [--ranks N] [--timeout SECONDS] [--gpus N,N] [--wait SECONDS] [--snapshot] "
+        "[--json] [settings of the script]",
         epilog="The settings of a workbook script: python launch/train.py --help",
         allow_abbrev=False,
     )
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--timeout", type=float, help="seconds until every rank is ended (default: 600)")
     run.add_argument("--gpus", metavar="N,N", help="the GPUs to take, as nvidia-smi numbers them (default: the freest)")
     run.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="wait for GPUs that others hold")
+    run.add_argument("--snapshot", action="store_true", help="keep the CUDA allocator's history, for torch's viewer")
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
     run.set_defaults(action=_run)
 
@@ -110,7 +112,7 @@ def _predictions(commands) -> None:
         if name == "dryrun":
             command.add_argument("--device", default="auto", help="whose kernels to suppose (default: this machine's)")
             command.add_argument("--full-depth", action="store_true", help="play every layer, extend nothing")
-        command.add_argument("--timeout", type=float, default=600, help="seconds until it is ended (default: 600)")
+        command.add_argument("--timeout", type=float, help="seconds until it is ended (default: 600)")
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
         command.set_defaults(action=action)
 
@@ -131,7 +133,16 @@ def _run(asked, rest) -> int:
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
     gpus = None if asked.gpus is None else parse_gpus(asked.gpus)
     try:
-        run = execute(asked.script, asked.ranks, _settings(rest), timeout, make_progress(), gpus=gpus, wait=asked.wait)
+        run = execute(
+            asked.script,
+            asked.ranks,
+            rest,
+            timeout,
+            make_progress(),
+            gpus=gpus,
+            wait=asked.wait,
+            snapshot=asked.snapshot,
+        )
     except StageInterrupted as interrupt:
         run = interrupt.run
     if asked.json:
@@ -147,26 +158,23 @@ def _run(asked, rest) -> int:
 
 def _dryrun(asked, rest) -> int:
     from .predict.dryrun import dryrun_script
+    from .predict.process import TIMEOUT_SECONDS
 
-    settings = _settings(rest)
-    return _tell(
-        asked, dryrun_script(asked.script, asked.ranks, settings, asked.device, asked.full_depth, asked.timeout)
-    )
+    timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
+    return _tell(asked, dryrun_script(asked.script, asked.ranks, rest, asked.device, asked.full_depth, timeout))
 
 
 def _rehearse(asked, rest) -> int:
+    from .predict.process import TIMEOUT_SECONDS
     from .predict.rehearse import rehearse_script
 
-    return _tell(asked, rehearse_script(asked.script, asked.ranks, _settings(rest), asked.timeout))
+    timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
+    return _tell(asked, rehearse_script(asked.script, asked.ranks, rest, timeout))
 
 
 def _tell(asked, prediction) -> int:
     print(json.dumps(prediction.to_json(), indent=1) if asked.json else prediction)
     return 0
-
-
-def _settings(rest: list[str]) -> list[str]:
-    return rest[1:] if rest[:1] == ["--"] else rest
 
 
 def _runs(asked, _rest) -> int:

@@ -36,10 +36,9 @@ def _compare(asked: argparse.Namespace, rest: list[str]) -> int:
     if unknown := [way for way in asked.ways.split(",") if way not in _WAYS]:
         raise UsageError(f"--ways {unknown[0]!r}: expected names of {', '.join(_WAYS)} with commas between.")
     timeout = TIMEOUT_SECONDS if asked.timeout is None else asked.timeout
-    settings = rest[1:] if rest[:1] == ["--"] else rest
     ways = [_WAYS[way] for way in asked.ways.split(",")]
     try:
-        comparison = compare_script(asked.script, asked.ranks, settings, ways, timeout)
+        comparison = compare_script(asked.script, asked.ranks, rest, ways, timeout)
     except StageFailed as error:
         if error.comparison.columns and not asked.json:
             print(error.comparison)

@@ -25,8 +25,9 @@ MEASURED_CUDA = "measured (CUDA)"
 class StageRow:
     """One stage on one rank. Bytes are the torch allocator's; `None` where nothing was metered.
 
-    `reserved_bytes` is what the CUDA caching allocator held at its peak. `rss_bytes` is the process's
-    resident memory when the stage ended, `rss_peak_bytes` its highest since the process began.
+    `reserved_bytes` is what the CUDA caching allocator held at its peak, `reserved_after_bytes` when the stage ended;
+    `device_used_bytes` what the driver counted then as used on the whole GPU, by whomever. `rss_bytes` is the
+    process's resident memory when the stage ended, `rss_peak_bytes` its highest since the process began.
     """
 
     name: str
@@ -37,6 +38,8 @@ class StageRow:
     reserved_bytes: int | None = None
     rss_bytes: int | None = None
     rss_peak_bytes: int | None = None
+    reserved_after_bytes: int | None = None
+    device_used_bytes: int | None = None
 
 
 @dataclass

@@ -34,6 +34,7 @@ def launch(
     warm: bool | None = None,
     gpus: list[int] | None = None,
     wait: float = 0,
+    snapshot: bool = False,
     **settings,
 ) -> Run:
     """Run the script of a stage under torchrun and return what every rank recorded.
@@ -42,6 +43,7 @@ def launch(
     script's command line. `warm=False` starts every rank as a Python of its own, as does FSDP2_LAB_WARM=0 for
     all launches; otherwise they are forked where that is safe. `gpus` are the GPUs to take, as
     `nvidia-smi` numbers them, instead of the freest; `wait` is how many seconds to wait for GPUs that others hold.
+    `snapshot` keeps the CUDA allocator's history of every rank in the run's folder, for PyTorch's memory viewer.
     Raises `UsageError` before any rank starts, `StageFailed` with the failing rank's traceback, `StageTimeout` at
     the deadline; ends every process it started in each case.
     """
@@ -49,7 +51,9 @@ def launch(
     if not script.exists():
         known = ", ".join(sorted(path.stem for path in workspace.launch_dir().glob("*.py"))) or "none yet"
         raise UsageError(f"No stage {stage!r}: {script.parent.name}/{script.name} is not written. Stages: {known}.")
-    run = execute(script, ranks, to_argv(settings), timeout, make_progress(), warm, gpus=gpus, wait=wait)
+    run = execute(
+        script, ranks, to_argv(settings), timeout, make_progress(), warm, gpus=gpus, wait=wait, snapshot=snapshot
+    )
     if run.status == "timeout":
         raise StageTimeout(run.failure(), run)
     if run.status != "ok":
@@ -66,6 +70,7 @@ def execute(
     warm: bool | None = False,
     gpus: list[int] | None = None,
     wait: float = 0,
+    snapshot: bool = False,
 ) -> Run:
     """Run any torchrun script to its end, its deadline or an interrupt; the returned `Run` says which.
 
@@ -75,9 +80,13 @@ def execute(
     ranks = rank_count(machine(), ranks, gpus)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise UsageError(f"timeout={timeout}: expected a number of seconds above 0.")
+    if snapshot and not machine().gpus:
+        raise UsageError("snapshot: it is the CUDA allocator's, and no GPU is here; show.memory_curve draws a CPU's.")
     script = _check_script(script, argv)
     run_dir = workspace.new_run_path(script, time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(4))
     with taken(machine(), ranks, gpus, wait, run_dir.name) as devices:
+        if snapshot:
+            devices = devices | {workspace.SNAPSHOT_VARIABLE: "1"}
         return _execute(script, argv, _new_run(run_dir, script, ranks, argv, timeout), run_dir, devices, progress, warm)
 
 

@@ -7,6 +7,7 @@ import psutil
 import torch
 
 from ..contract.record import MEASURED_CPU, MEASURED_CUDA
+from . import snapshot
 from .allocator import AllocatorTrace, Lap, count_every_thread
 
 
@@ -41,6 +42,9 @@ class CpuMeter:
     def synchronize(self) -> None:
         pass
 
+    def held_on_device(self) -> tuple[None, None]:
+        return None, None
+
     def close(self) -> None:
         self.stop()
         count_every_thread(False)
@@ -68,6 +72,7 @@ class CudaMeter:
     def start(self, of_a_step: bool = False) -> None:
         # Before the first CUDA call there is nothing to count, and asking would create the context too early.
         if torch.cuda.is_initialized():
+            snapshot.begin_if_asked()
             torch.cuda.reset_peak_memory_stats(self._device)
             self._before = torch.cuda.memory_allocated(self._device)
             self._trace = AllocatorTrace(of_a_step, "cuda") if of_a_step else None
@@ -87,6 +92,13 @@ class CudaMeter:
     def synchronize(self) -> None:
         if torch.cuda.is_initialized():
             torch.cuda.synchronize(self._device)
+
+    def held_on_device(self) -> tuple[int | None, int | None]:
+        """What the allocator holds now, and what the driver counts as used on the GPU; `None` before CUDA is used."""
+        if not torch.cuda.is_initialized():
+            return None, None
+        free_bytes, total_bytes = torch.cuda.mem_get_info(self._device)
+        return torch.cuda.memory_reserved(self._device), total_bytes - free_bytes
 
     def close(self) -> None:
         pass

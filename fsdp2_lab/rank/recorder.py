@@ -25,6 +25,7 @@ from ..contract.errors import LabError, UsageError
 from ..contract.record import RankError, RankRecord, StageRow, StepRow, write_record
 from ..contract.settings import Settings, describe
 from ..contract.untrusted import check_plain
+from . import snapshot
 from .deadline import wait_less_than_the_deadline
 from .meters import meter_for, resident_bytes
 from .step_meter import StepMeter
@@ -164,6 +165,7 @@ class Record:
         global _opened
         _opened = False
         self._end_stage()
+        self._export_snapshot()
         self._meter.close()
         self._record.status = "ok"
         self._write()
@@ -200,6 +202,7 @@ class Record:
             row.peak_bytes = max(lap.peak_bytes for lap in self._laps)
             reserved = [lap.reserved_bytes for lap in self._laps if lap.reserved_bytes is not None]
             row.reserved_bytes = max(reserved, default=None)
+        row.reserved_after_bytes, row.device_used_bytes = self._meter.held_on_device()
         self._record.stages[-1] = row
         self._laps, self._stage_start = [], None
 
@@ -221,6 +224,7 @@ class Record:
         if threading.current_thread() is threading.main_thread():  # a meter belongs to the thread that started it
             with suppress(Exception):  # a rank that ran out of memory has its peak to tell
                 self._end_stage()
+            self._export_snapshot()
             self._meter.close()  # a profiler that still runs at exit ends the process with SIGSEGV
         self._record.status = "failed"
         self._write()
@@ -229,6 +233,12 @@ class Record:
             print(f"{where.filename}:{where.lineno}: {kind.__name__}: {error}", file=sys.stderr)
         else:
             self._previous_hook(kind, error, trace)
+
+    def _export_snapshot(self) -> None:
+        try:
+            snapshot.export(self._run_dir / f"rank{self._record.rank}_snapshot.pickle")
+        except (OSError, RuntimeError) as error:
+            print(f"rank {self._record.rank} keeps no snapshot ({error}).", file=sys.stderr, flush=True)
 
     def _write(self) -> None:
         start = time.monotonic()

@@ -3,6 +3,7 @@
 from .account_views import article, changes, over_ranks
 from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
 from .memory_figures import dry_run_curve, memory_curve, step_terms, ways
+from .overhead import overhead
 from .planner import planner
 from .tables import compare_stage, compare_steps, ranks
 
@@ -15,6 +16,7 @@ __all__ = [
     "loss_curves",
     "memory_curve",
     "over_ranks",
+    "overhead",
     "peaks",
     "planner",
     "rank_tiles",

@@ -107,3 +107,12 @@ PROGRESS_COLUMNS = ("chapter", "right", "exercises")
 PROGRESS_RIGHT = "{} of {}"
 PROGRESS_STATES = {"right": "right", "not yet": "not yet", "unanswered": "open"}
 PROGRESS_ASKED = ("tries: {}", "hints: {}", "solution seen")
+
+# What comes on top of allocated bytes on a GPU.
+OVERHEAD_ROWS = {
+    "allocated": "allocated, at the peak",
+    "cached": "cached and fragments: reserved, not allocated",
+    "context": "CUDA's context and libraries, before the first stage's end",
+    "grown": "outside the allocator since then: NCCL's buffers, more kernels",
+    "used": "used on the GPU",
+}

@@ -9,6 +9,7 @@ from fsdp2_lab.lab.launcher import execute
 from fsdp2_lab.lab.live.progress import Progress
 from fsdp2_lab.predict.dryrun import dryrun_script
 from fsdp2_lab.predict.rehearse import rehearse_script
+from fsdp2_lab.show import overhead
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="skipped: no GPU, so NCCL and the CUDA meters stay unmeasured here"
@@ -20,7 +21,7 @@ TRAIN = Path(__file__).resolve().parents[2] / "launch" / "train.py"
 def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FSDP2_LAB_HOME", str(tmp_path_factory.mktemp("home")))
-        yield execute(TRAIN, None, ["--steps", "4", "--weights", "random"], 600, Progress())
+        yield execute(TRAIN, None, ["--steps", "4", "--weights", "random"], 600, Progress(), snapshot=True)
 
 
 def test_the_run_is_labelled_measured_cuda(run):
@@ -35,7 +36,19 @@ def test_bytes_are_the_caching_allocators(run):
         assert row.bytes_after == pytest.approx(4 * parameters / run.ranks, rel=0.05)
         assert row.reserved_bytes >= row.peak_bytes >= row.bytes_after
     assert all(step.peak_bytes for record in run.records for step in record.steps)
-    assert all(step.timed for record in run.records for step in record.steps)
+    assert all(step.timed is (step.step > 1) for record in run.records for step in record.steps)
+
+
+def test_what_lies_outside_the_allocator_is_recorded_and_named(run):
+    for row in run.stage("train"):
+        assert row.device_used_bytes > row.reserved_after_bytes > 0
+    parts = overhead(run)
+    assert (parts >= 0).all().all()
+
+
+def test_the_allocators_history_is_exported(run):
+    for rank in range(run.ranks):
+        assert (run.dir / f"rank{rank}_snapshot.pickle").stat().st_size > 1000
 
 
 def test_a_rehearsal_is_the_caching_allocators_and_near_the_dry_run():

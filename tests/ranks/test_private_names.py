@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import torch
 from torch.distributed import distributed_c10d
 from torch.distributed.elastic.multiprocessing import api
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
@@ -46,6 +47,11 @@ def test_collectives_and_timeouts_are_where_we_look_for_them(monkeypatch):
     assert before == 0
     assert [(call["number"], call["name"], call["waiting"]) for call in calls] == [(2, "barrier", False)]
     assert timeouts == [80.0, 80.0]  # of the world, and of a mesh's group, which ignores init_process_group's own
+
+
+def test_the_allocators_history_has_its_names():
+    assert {"enabled", "max_entries"} <= set(inspect.signature(torch.cuda.memory._record_memory_history).parameters)
+    assert next(iter(inspect.signature(torch.cuda.memory._dump_snapshot).parameters)) == "filename"
 
 
 def test_the_default_timeouts_have_their_names():
