@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 from ..contract.errors import UsageError
 from ..contract.record import MEASURED_CPU, MEASURED_CUDA
 
@@ -64,6 +66,16 @@ def available_ranks(wanted: int | None = None) -> int:
     """`wanted` ranks on a CPU, and with GPUs no more than there are; the machine's default unless given."""
     wanted = wanted or machine().default_ranks
     return min(wanted, machine().gpus or wanted)
+
+
+def free_bytes(container: Path = Path("/sys/fs/cgroup")) -> int:
+    """Memory that processes here can still take: the machine's, or less where a container has a limit."""
+    free = psutil.virtual_memory().available
+    try:
+        limit, used = (int((container / name).read_text()) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):  # no such file outside of containers, and `max` for no limit
+        return free
+    return max(0, min(free, limit - used))
 
 
 def _core_count() -> int:

@@ -5,7 +5,6 @@ from html import escape
 from pathlib import Path
 
 import pandas as pd
-import psutil
 
 from ..contract import workspace
 from ..contract.errors import StageFailed, StageTimeout, UsageError
@@ -14,7 +13,7 @@ from ..contract.terms import TERMS, in_order
 from ..contract.units import MIB, format_bytes, format_ranks
 from ..lab.launcher import TIMEOUT_SECONDS, execute
 from ..lab.live.progress import make_progress
-from ..lab.machine import machine
+from ..lab.machine import free_bytes, machine
 from ..lab.runs import Run
 from ..predict.account import account
 from ..predict.dryrun import dryrun_script
@@ -235,7 +234,7 @@ def _check_free_memory(comparison: Comparison, ranks: int) -> None:
         return
     # Rank 0 holds the whole weights once more while they are loaded, in float32.
     needed = ranks * (known.peak_bytes + _PROCESS_BYTES) + 4 * (comparison.parameters or 0)
-    free = psutil.virtual_memory().available
+    free = free_bytes()
     if needed > free:
         raise UsageError(f"it would take {format_bytes(needed)} or more, and {format_bytes(free)} are free.")
 

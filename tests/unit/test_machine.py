@@ -5,7 +5,7 @@ import pytest
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.lab import launcher
 from fsdp2_lab.lab.live.progress import Progress
-from fsdp2_lab.lab.machine import Machine
+from fsdp2_lab.lab.machine import Machine, free_bytes
 
 
 @pytest.mark.parametrize("ranks", [0, -1, True, 2.0, "2", None])
@@ -51,3 +51,15 @@ def test_more_ranks_than_gpus_are_refused_before_anything_starts(home, tmp_path,
     with pytest.raises(UsageError, match="1 GPU"):
         launcher.execute(script, 2, [], 60.0, Progress())
     assert list(home.iterdir()) == []
+
+
+def test_free_memory_is_a_containers_where_it_has_a_limit(tmp_path):
+    machine_wide = free_bytes(tmp_path)
+    assert machine_wide > 2**20
+    (tmp_path / "memory.current").write_text("1048576\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_bytes(tmp_path) > 2**20
+    (tmp_path / "memory.max").write_text("3145728\n")
+    assert free_bytes(tmp_path) == 2 * 2**20
+    (tmp_path / "memory.max").write_text("0\n")
+    assert free_bytes(tmp_path) == 0
