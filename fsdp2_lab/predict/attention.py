@@ -38,13 +38,14 @@ def _masked(t: Tape, shape: Shape, device: str, query: Value, key: Value, value:
 def _by_products(t: Tape, query: Value, key: Value, value: Value) -> Value:
     """On a CPU, attention with dropout has no fused kernel: it makes scores of seq × seq per head, in float32."""
     narrow = t.itemsize < 4
+    is_view = t.sizes.bytes("b", 1) == 1  # heads of one sequence already lie as a batch of products wants them
     if narrow:
         query, key, value = wide = [t.op("cast to float32", [x], itemsize=4) for x in (query, key, value)]
     q_scaled = t.op("scale query", [query])
     mask = t.op("mask", [query], "ss", gradients=NONE)
     k_scaled = t.op("scale key", [key])
-    q_rows = t.op("copy query", [q_scaled], gradients=SAME)
-    k_rows = t.op("copy key", [k_scaled], gradients=SAME)
+    q_rows = t.op("copy query", [q_scaled], gradients=SAME, is_view=is_view)
+    k_rows = t.op("copy key", [k_scaled], gradients=SAME, is_view=is_view)
     scores = t.op("scores", [q_rows, k_rows], "bnss", saves=[q_rows, k_rows])
     t.drop(k_scaled, q_rows, k_rows)
     weights = t.op("softmax", [scores], saves_output=True, forward_scratch=[("bnss", 1)])
@@ -52,7 +53,7 @@ def _by_products(t: Tape, query: Value, key: Value, value: Value) -> Value:
     noise = t.op("noise", [weights], gradients=NONE)
     dropped = t.op("dropout", [weights, noise], saves=[noise], gradients=(NEW, NONE))
     returned = t.op("cast weights", [weights], itemsize=t.itemsize, gradients=NONE, is_view=not narrow)
-    v_rows = t.op("copy value", [value], gradients=SAME)
+    v_rows = t.op("copy value", [value], gradients=SAME, is_view=is_view)
     mixed = t.op("mix values", [dropped, v_rows], "bsa", saves=[dropped, v_rows])
     if narrow:
         mixed_wide, mixed = mixed, t.op("cast to compute dtype", [mixed], itemsize=t.itemsize)

@@ -45,6 +45,9 @@ CASES = {
     "qwen3 with biases, all activations": (QWEN3 | {"attention_bias": True}, {"ranks": 3} | NO_CHECKPOINTING),
     "mistral, beyond its window": (MISTRAL, {"seq": 128}),
     "gpt2, bfloat16": (GPT2, {"seq": 128} | BF16),
+    "gpt2, one sequence, all activations": (GPT2, {"seq": 128, "batch": 1, "reshard": False} | NO_CHECKPOINTING),
+    "gpt2, one sequence, bfloat16": (GPT2, {"seq": 128, "batch": 1} | BF16 | NO_CHECKPOINTING),
+    "gpt2, one sequence, recomputed": (GPT2, {"seq": 256, "batch": 1}),
     "gpt2 without dropout": (GPT2 | NO_DROPOUT, {"seq": 128} | NO_CHECKPOINTING),
 }
 
