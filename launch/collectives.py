@@ -1,4 +1,4 @@
-"""All-gather and reduce-scatter on numbers small enough to look at.
+"""One collective of each kind, on numbers small enough to look at.
 
     torchrun --standalone --nproc_per_node=2 launch/collectives.py
 
@@ -28,14 +28,32 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 mesh = init_device_mesh(device_type, (world_size,), mesh_dim_names=("shard",))
 
 record.stage("collectives")  # notebooks/03_ranks_and_mesh.ipynb
-"""All-gather and reduce-scatter on numbers small enough to look at."""
-mine = torch.full((2,), float(rank), device=device)  # (2,)
-gathered = torch.empty(2 * world_size, device=device)  # (2N,)
-dist.all_gather_into_tensor(gathered, mine)
+"""One collective of each kind, on numbers small enough to look at."""
 
-full = torch.full((2 * world_size,), float(rank), device=device)  # (2N,), as a gradient of all pieces
-reduced = torch.empty(2, device=device)  # (2,)
-dist.reduce_scatter_tensor(reduced, full)
 
-record.note(before_all_gather=mine.tolist(), after_all_gather=gathered.tolist())
-record.note(before_reduce_scatter=full.tolist(), after_reduce_scatter_sum=reduced.tolist())
+def note(name, before, after):
+    record.note(**{name: {"before": before.tolist(), "after": after.tolist()}})
+
+
+piece = torch.full((2,), float(rank), device=device)  # (2,)
+whole = torch.full((2 * world_size,), float(rank), device=device)  # (2N,), as a gradient of all pieces
+
+received = piece.clone()
+dist.broadcast(received, src=0)
+note("broadcast", piece, received)
+
+gathered = torch.empty_like(whole)
+dist.all_gather_into_tensor(gathered, piece)
+note("all-gather", piece, gathered)
+
+reduced = torch.empty_like(piece)
+dist.reduce_scatter_tensor(reduced, whole)
+note("reduce-scatter", whole, reduced)
+
+total = whole.clone()
+dist.all_reduce(total)
+note("all-reduce", whole, total)
+
+exchanged = torch.empty_like(whole)
+dist.all_to_all_single(exchanged, whole)
+note("all-to-all", whole, exchanged)

@@ -34,4 +34,4 @@ from transformers import AutoModelForCausalLM
 from fsdp2_lab.rank import model_config
 
 config = model_config(settings)
-model = AutoModelForCausalLM.from_config(config, dtype=settings.param_dtype)
+model = AutoModelForCausalLM.from_config(config, dtype=settings.param_dtype).to(device)

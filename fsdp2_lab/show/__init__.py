@@ -1,28 +1,34 @@
 """Figures and tables for the page. Each takes a `Run` or a `Comparison` and says how its numbers were got."""
 
 from .account_views import article, changes, over_ranks
-from .figures import loss_curves, peaks, rank_tiles, shard_bars, training
+from .figures import loss_curves, peaks, shard_bars, training
 from .memory_figures import dry_run_curve, memory_curve, step_terms, ways
+from .mesh_figures import collectives, mesh_layout
 from .overhead import overhead
 from .planner import planner
-from .tables import compare_stage, compare_steps, ranks
+from .tables import compare_stage, compare_steps, noted, noted_rows, ranks
+from .wire import wire
 
 __all__ = [
     "article",
     "changes",
+    "collectives",
     "compare_stage",
     "compare_steps",
     "dry_run_curve",
     "loss_curves",
     "memory_curve",
+    "mesh_layout",
+    "noted",
+    "noted_rows",
     "over_ranks",
     "overhead",
     "peaks",
     "planner",
-    "rank_tiles",
     "ranks",
     "shard_bars",
     "step_terms",
     "training",
     "ways",
+    "wire",
 ]

@@ -1,4 +1,4 @@
-"""Figures of runs: losses, bytes by stage and rank, shards, and what a collective moves."""
+"""Figures of runs: losses, bytes by stage and rank, and shards."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -12,7 +12,7 @@ from ..contract.units import MIB
 from ..lab.runs import Run
 from . import labels
 from .canvas import canvas, title
-from .palette import BLUE, HELD, PALE, PARAMETERS, PEAK, SERIES, rank_colour
+from .palette import HELD, PARAMETERS, PEAK, SERIES, rank_colour
 
 
 def training(run: Run) -> Figure:
@@ -67,30 +67,6 @@ def shard_bars(run: Run) -> Figure:
     ax.margins(x=0.15)
     figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower left")
     title(ax, labels.SHARDS_TITLE, labels.FROM_SHAPES.format(run.how))
-    return figure
-
-
-def rank_tiles(run: Run, names: Sequence[str]) -> Figure:
-    """Lists that the ranks noted, a row of tiles for every rank, one panel for every name.
-
-    A tile has the colour of the rank that brought its number; a number that no rank brought, a sum, is grey.
-    """
-    figure, axes = canvas(len(names), height=0.9 + 0.4 * run.ranks)
-    noted = [run.noted(name) for name in names]
-    width = max(len(row) for rows in noted for row in rows.values())  # the same scale in all panels
-    brought = {row[0] for row in noted[0].values()}
-    for ax, name, rows in zip(axes, names, noted, strict=True):
-        for rank, row in rows.items():
-            for column, value in enumerate(row):
-                colour = rank_colour(int(value)) if value in brought else PALE
-                ax.barh(rank, 0.92, left=column, height=0.8, color=colour)
-                ink = "white" if colour == BLUE else "black"
-                ax.text(column + 0.46, rank, f"{value:g}", ha="center", va="center", fontsize=9, color=ink)
-        _rank_axis(ax, run.ranks)
-        ax.set(xlim=(-0.1, width), xticks=[])
-        ax.spines[["left", "bottom"]].set_visible(False)
-        ax.tick_params(length=0)
-        title(ax, name.replace("_", " "), run.how)
     return figure
 
 

@@ -116,3 +116,13 @@ OVERHEAD_ROWS = {
     "grown": "outside the allocator since then: NCCL's buffers, more kernels",
     "used": "used on the GPU",
 }
+
+# Ranks, meshes and collectives.
+MESH_TITLE = "a mesh of {} × {} ranks, replicate × shard"
+MESH_NOTED = "{}, from the place that each rank noted"
+MESH_SHARD, MESH_REPLICA = "shard {}", "replica {}"
+COLLECTIVES_TITLE = "before and after each collective · {}"
+COLLECTIVE = {"before": "{}: before", "after": "after"}
+WIRE_FORMULA = "{}(N − 1)/N · S"
+WIRE_COLUMNS = ("collective", "a rank sends in a ring", "MiB, predicted")
+WIRE_MEASURED = "MiB, {}, gloo"

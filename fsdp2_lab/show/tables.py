@@ -15,6 +15,17 @@ def ranks(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=labels.RANKS_COLUMNS).set_index(labels.RANKS_COLUMNS[0])
 
 
+def noted(run: Run, name: str) -> pd.DataFrame:
+    """A dict that every rank noted under `name`: a row for each of its keys, a column for each rank."""
+    columns = {labels.RANK.format(rank): pd.Series(values, dtype=object) for rank, values in run.noted(name).items()}
+    return pd.DataFrame(columns)
+
+
+def noted_rows(run: Run, name: str, rank: int = 0) -> pd.DataFrame:
+    """A dict of dicts that one rank noted: a row for each name, a column for each quantity."""
+    return pd.DataFrame.from_dict(run.noted(name)[rank], orient="index")
+
+
 def compare_stage(runs: Mapping[str, Run], stage: str | None = None) -> pd.DataFrame:
     """One stage of several runs, a row a run and rank; `stage` is the last of each run unless given."""
     rows = []
