@@ -41,7 +41,10 @@ q01c = Exercise(
     unit="GiB",
     measure=lambda one, four: (four.peak_bytes - one.peak_bytes) / GIB,
     tolerance=0.1,
-    hints=("Print the account of a batch of 4: where is its peak now, and which term is the largest there?",),
+    hints=(
+        "Two moments compete: 20P/N in the optimizer's step, and 12P/N + 2bshL + 14bsV in the loss.",
+        "With 4 sequences the loss holds 9.4 + 4.0 + 6.8 GiB. And with 1, what is the peak?",
+    ),
     solution_text="The peak has moved into the loss: logits, their log-softmax and two gradients, b·s·V numbers each.",
     slips=(
         (lambda one, four: 3.0, "That is 2bshL for three more sequences; another term of b·s is larger."),

@@ -22,7 +22,9 @@ def over_ranks(model: str, ranks: Sequence[int], **job) -> Figure:
     """
     found = [account(model, n, **job) for n in ranks]
     figure, axes = canvas(2, height=3.6)
-    for ax, shown in zip(axes, (found, found[len(found) // 2 :]), strict=True):  # the small bars once more, larger
+    for ax, shown in zip(
+        axes, (found[: len(found) // 2 + 1], found[len(found) // 2 :]), strict=True
+    ):  # small bars, larger
         _stack(ax, shown)
     handles = {handle.get_label(): handle for ax in axes for handle in ax.containers}
     figure.legend(handles.values(), handles, frameon=False, fontsize=9, ncols=4, loc="outside lower left")

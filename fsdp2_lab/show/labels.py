@@ -56,7 +56,7 @@ NO_RESIDUAL = "dry run and measurement have the same bytes in every term, within
 
 RANK_COUNT = "ranks"
 OVER_RANKS_TITLE = "{}, a rank's peak"
-ENLARGED_TITLE = "the same, from {} ranks"
+ENLARGED_TITLE = "the same from {} ranks on, enlarged"
 AS_IT_IS = "as it is"
 CHANGES_COLUMNS = ("peak", "where", "largest term", "how")
 ARTICLE_COLUMN = "the article's"

@@ -15,7 +15,7 @@ RANKS = [1, 2, 4, 8]
 def test_the_bars_over_ranks_are_the_accounts_peaks():
     figure = show.over_ranks("llama-2-7b", RANKS, **JOB)
     peaks = [account("llama-2-7b", ranks, **JOB).peak_bytes / GIB for ranks in RANKS]
-    for ax, expected in zip(figure.axes, (peaks, peaks[2:]), strict=True):
+    for ax, expected in zip(figure.axes, (peaks[:3], peaks[2:]), strict=True):
         tops = [sum(bars[place].get_height() for bars in ax.containers) for place in range(len(expected))]
         assert tops == pytest.approx(expected)
         assert "predicted (CUDA)" in ax.get_title(loc="left")
