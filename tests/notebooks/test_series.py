@@ -20,7 +20,7 @@ def executed(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FSDP2_LAB")}
     command = [sys.executable, "-m", "fsdp2_lab", "notebooks"]
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=2400)
     return copy, done
 
 
