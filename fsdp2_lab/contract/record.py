@@ -17,6 +17,12 @@ SCHEMA = 1
 RANK_STATUSES = ("running", "ok", "failed", "incomplete")
 LAUNCH_STATUSES = ("running", "ok", "failed", "timeout", "interrupted")
 
+SPAN_KINDS = ("all_gather", "gathered", "forward", "backward", "reduce_scatter")
+MOST_SPANS = 4096  # of a step
+MOST_UNITS = 1024
+MOST_SHARDS = 128
+ROOT_UNIT = "root"
+
 MEASURED_CPU = "measured (CPU)"
 MEASURED_CUDA = "measured (CUDA)"
 
@@ -51,11 +57,53 @@ class Point:
 
 
 @dataclass
+class Span:
+    """What FSDP2 does with one unit, from when to when in a step. `kind` is one of `SPAN_KINDS`.
+
+    `gathered` is the time in which the unit's whole parameters are in memory, `size_bytes` of them; `forward` and
+    `backward` are its computing, from its first operation to its last, and not what is computed again.
+    """
+
+    kind: str
+    unit: str
+    start_seconds: float
+    end_seconds: float
+    size_bytes: int | None = None
+
+
+@dataclass
+class Shard:
+    """The rows of one parameter that a rank holds. Row 0 is the first of dimension `dim`, along which it is cut.
+
+    `first_row` is `None` where a parameter is cut along several dimensions of the mesh; `whole_bytes` are all ranks'.
+    """
+
+    name: str
+    first_row: int | None
+    rows: int
+    global_rows: int
+    whole_bytes: int
+    dim: int = 0
+
+
+@dataclass
+class UnitRow:
+    """One of FSDP2's units, gathered as one: its bytes whole and as this rank holds them, and some of its shards."""
+
+    name: str
+    tensors: int
+    whole_bytes: int
+    held_bytes: int
+    shards: list[Shard] = field(default_factory=list)
+
+
+@dataclass
 class StepRow:
     """One training step on one rank. `timed` is false where the memory meter slowed it.
 
     A metered step has `terms`, the bytes at its peak by what they are for (`contract/terms.py`), which add up to
-    `peak_bytes`; a `curve` of live bytes; and `phases`, name to the seconds at which each began.
+    `peak_bytes`; a `curve` of live bytes; `phases`, name to the seconds at which each began; and the `spans` of
+    FSDP2's units, in the order in which they began, none where nothing is sharded.
     """
 
     step: int
@@ -69,6 +117,7 @@ class StepRow:
     terms: dict[str, int] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     curve: list[Point] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
 
 
 @dataclass
@@ -93,6 +142,7 @@ class RankRecord:
     """All that one rank left behind.
 
     `status` is `running` until the rank says how it ended: `ok` or `failed`; `incomplete` for one that never could.
+    `units` are those of the sharded model that its latest metered step called, in the model's order.
     """
 
     rank: int
@@ -110,6 +160,7 @@ class RankRecord:
     stages: list[StageRow] = field(default_factory=list)
     steps: list[StepRow] = field(default_factory=list)
     values: dict = field(default_factory=dict)
+    units: list[UnitRow] = field(default_factory=list)
     error: RankError | None = None
     schema: int = SCHEMA
 

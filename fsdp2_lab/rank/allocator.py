@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 class Event(NamedTuple):
     """An allocation, or with `size_bytes` below 0 a free, inside an operation; or that operation's beginning.
 
-    `total_bytes` is what lives after it, of all threads.
+    `total_bytes` is what lives after it, of all threads; `end_seconds` is when an operation that begins will end.
     """
 
     seconds: float
@@ -42,6 +42,7 @@ class Event(NamedTuple):
     size_bytes: int = 0
     total_bytes: int = 0
     begins: bool = False
+    end_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,11 @@ class AllocatorTrace:
 
     def _events(self) -> Iterator[Event]:
         began = None
-        for start_ns, kind, fields, operation in sorted(self._walk(), key=lambda found: found[0]):
+        for start_ns, end_ns, kind, fields, operation in sorted(self._walk(), key=lambda found: found[0]):
             began = start_ns if began is None else began
             seconds = (start_ns - began) / 1e9
             if kind != _EventType.Allocation:
-                yield Event(seconds, operation, begins=True)
+                yield Event(seconds, operation, begins=True, end_seconds=(end_ns - began) / 1e9)
             # A mapped file speaks up too, once as reserved and once at its end, with a total of 0. Its pages
             # are the page cache's, not the allocator's; resident memory shows them.
             elif fields.total_reserved:
@@ -119,9 +120,9 @@ class AllocatorTrace:
             kind, fields = event.typed
             if self._of_a_step and kind == _EventType.TorchOp:
                 inside = _operation(event.name, fields, inside)
-                yield event.start_time_ns, kind, fields, inside
+                yield event.start_time_ns, event.end_time_ns, kind, fields, inside
             elif kind == _EventType.Allocation and fields.device.type == self._device_type:
-                yield event.start_time_ns, kind, fields, inside
+                yield event.start_time_ns, event.start_time_ns, kind, fields, inside
             pending.extend((child, inside) for child in event.children)
 
 

@@ -4,12 +4,12 @@ FSDP2 names what it does in spans for the profiler, so that an allocation inside
 parameters, gradients and states are, the optimizer's own hooks say.
 """
 
-import re
 from dataclasses import dataclass, field
 
 from ..contract.record import Point
 from ..contract.terms import in_order
 from .allocator import Event, Lap, Operation
+from .fsdp_names import ALL_GATHER, COPY_OUT, POST_FORWARD, PRE_BACKWARD, PRE_FORWARD, REDUCE, mark_of
 from .owners import Owners
 
 _OWNED = ("sharded_parameters", "sharded_gradients", "optimizer")
@@ -17,16 +17,11 @@ _TINY_BYTES = 64 * 1024
 POINTS = 160  # of a curve, at the most
 
 # Spans by the kind of what is allocated inside.
-_KINDS = {
-    "FSDP::all_gather": "all_gather",
-    "FSDP::all_gather_copy_out": "unsharded_parameters",
-    "FSDP::post_backward_reduce": "reduce_scatter",
-}
-_SPAN = re.compile(r"FSDP::\w+")
-_MARK = re.compile(r"FSDP::(pre_forward|post_forward|pre_backward|post_backward_reduce)(?: \((.+)\))?")
+_KINDS = {ALL_GATHER: "all_gather", COPY_OUT: "unsharded_parameters", REDUCE: "reduce_scatter"}
+_MARKS = (PRE_FORWARD, POST_FORWARD, PRE_BACKWARD, REDUCE)
 _AFTER = {"backward": "after backward", "optimizer": "after the optimizer"}
 _OPTIMIZER = "Optimizer.step#"
-_COLLECTIVES = ("FSDP::all_gather", "FSDP::post_backward_reduce", "c10d::")
+_COLLECTIVES = (ALL_GATHER, REDUCE, "c10d::")
 
 
 @dataclass
@@ -111,12 +106,12 @@ class _Walk:
         if name.startswith(_OPTIMIZER):
             self._begin("optimizer", event)
             self._label(self._owners.before)
-        elif match := _MARK.match(name):
-            mark, module = match.groups()
-            self._in_block = bool(module) and mark != "post_forward"
-            if mark == "pre_forward" and self._phase not in ("forward", "backward"):
+        elif (found := mark_of(name)) and found[0] in _MARKS:
+            mark, module = found
+            self._in_block = bool(module) and mark != POST_FORWARD
+            if mark == PRE_FORWARD and self._phase not in ("forward", "backward"):
                 self._begin("forward", event)
-            elif mark == "post_forward" and not module and self._phase == "forward":
+            elif mark == POST_FORWARD and not module and self._phase == "forward":
                 self._begin("loss", event)
         elif event.operation.is_backward:
             self._begin("backward", event)
@@ -207,8 +202,8 @@ class _Walk:
         while operation:
             if operation.name.startswith(_OPTIMIZER):
                 return "temporaries"
-            if (match := _SPAN.match(operation.name)) and match[0] in _KINDS:
-                return _KINDS[match[0]]
+            if (found := mark_of(operation.name)) and found[0] in _KINDS:
+                return _KINDS[found[0]]
             if operation.name.startswith(_COLLECTIVES[-1]):  # of the script's own
                 return "all_gather" if "gather" in operation.name else "reduce_scatter"
             is_recorded |= operation.is_recorded and not is_backward  # what backward computes again records, too

@@ -124,6 +124,7 @@ class Record:
                 with step_meter.measuring(self._logged, self._laps):
                     yield batch
                 self._record.steps.append(self._logged)
+                self._record.units = step_meter.units or self._record.units
                 if time.monotonic() > self._next_write:
                     self._write()
                     if self._record.rank == 0:

@@ -4,10 +4,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..contract.record import StepRow
+from ..contract.record import ROOT_UNIT, StepRow, UnitRow
 from .allocator import Lap
 from .attribution import Attribution
 from .owners import Owners
+from .spans import SpanFinder
+from .units import CalledModel
 
 METERED_STEPS = 2  # the first creates Adam's states, the second is as all later ones
 
@@ -16,28 +18,39 @@ class StepMeter:
     """Measures the steps of one loop with a stage's meter, which it stops and starts."""
 
     def __init__(self, meter):
-        self._meter, self._attribution = meter, Attribution()
+        self._meter, self._attribution, self._finder = meter, Attribution(), SpanFinder()
+        self.units: list[UnitRow] = []  # of the model that the latest metered step called
 
     @contextmanager
     def measuring(self, row: StepRow, laps: list[Lap]) -> Iterator[None]:
         """Fill the row with what its step took; the lap of a metered one is added to `laps`."""
         is_traced = row.step < METERED_STEPS
         row.timed = not is_traced
-        if not is_traced and self._meter.slows_steps:
+        if not is_traced:
+            if not self._meter.slows_steps:
+                self._meter.start()
             with self._timed(row):
                 yield
+            if not self._meter.slows_steps:
+                self._stop(row, laps)
             return
-        owners = Owners()
-        with owners.watching():
-            self._meter.start(of_a_step=is_traced)
+        owners, model = Owners(), CalledModel()
+        with owners.watching(), model.watching():
+            self._meter.start(of_a_step=True)
             with self._timed(row):
                 yield
+        lap = self._stop(row, laps)
+        if lap and lap.events:
+            step = self._attribution.of(lap, owners)
+            row.terms, row.phases, row.curve = step.terms, step.phases, step.curve
+            row.spans = self._finder.of(lap)
+        self.units = model.units(sorted({span.unit for span in row.spans} - {ROOT_UNIT})) or self.units
+
+    def _stop(self, row: StepRow, laps: list[Lap]) -> Lap | None:
         if lap := self._meter.stop():
             laps.append(lap)
             row.peak_bytes = lap.peak_bytes
-            if lap.events:
-                step = self._attribution.of(lap, owners)
-                row.terms, row.phases, row.curve = step.terms, step.phases, step.curve
+        return lap
 
     @contextmanager
     def _timed(self, row: StepRow) -> Iterator[None]:
