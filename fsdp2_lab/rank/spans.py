@@ -1,10 +1,9 @@
 """When FSDP2 gathers, computes with, reduces and frees each of its units in a step, from its spans and the frees."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..contract.record import MOST_SPANS, ROOT_UNIT, Span
-from .allocator import Event, Lap, Operation
+from ..contract.sharded import MOST_SPANS, ROOT_UNIT, Span
+from .allocator import Event, Lap
 from .fsdp_names import (
     ALL_GATHER,
     COPY_OUT,
@@ -20,16 +19,28 @@ from .fsdp_names import (
 # One rank alone copies its parameters without a span of their own, inside these.
 _GATHERING = (COPY_OUT, PRE_FORWARD, PRE_BACKWARD)
 _COLLECTIVES = {ALL_GATHER: ("all_gather", "gather"), REDUCE: ("reduce_scatter", "reduce_scatter")}
+_AUTOGRAD = "a node of autograd"
+
+
+@dataclass
+class _Place:
+    """A span that runs. What is inside it is told by time: under a dispatch mode the profiler's tree loses that."""
+
+    mark: str
+    unit: str
+    start: float
+    end: float
+    is_counted: bool = False  # as a collective
 
 
 @dataclass
 class _Held:
-    """A unit's whole parameters: the addresses they live at, and the operation that made them."""
+    """A unit's whole parameters: the addresses they live at, and the span that makes them."""
 
     start: float
-    maker: Operation | None = None
+    maker: _Place | None = None
     blocks: dict[int, int] = field(default_factory=dict)  # address → bytes
-    size_bytes: int | None = None  # once it is made
+    size_bytes: int = 0  # once it is made
 
 
 class SpanFinder:
@@ -43,11 +54,12 @@ class SpanFinder:
         self._unit_of = {address: unit for unit, held in self._held.items() for address in held.blocks}
         self._made: set[int] = set()  # in this step, and no parameter's
         self._earlier: dict[str, Span] = {}  # gathered before the step, told when they are freed
-        self._running: dict[int, Event] = {}  # spans that may hold a collective
+        self._places: list[_Place] = []  # each inside the one before it
         self._since: dict[tuple[str, str], float] = {}
         self._spans: list[Span] = []
         for event in lap.events:
-            self._settle(event)
+            while self._places and self._places[-1].end <= event.seconds:
+                self._settle(self._places.pop())
             if event.begins:
                 self._enter(event)
             elif event.size_bytes > 0:
@@ -56,7 +68,8 @@ class SpanFinder:
                 self._free(event)
         end = max((event.seconds for event in lap.events), default=0.0)
         for unit, held in self._held.items():
-            self._add("gathered", unit, held.start, end, held.size_bytes or sum(held.blocks.values()))
+            held.size_bytes = held.size_bytes or sum(held.blocks.values())
+            self._add("gathered", unit, held.start, end, held.size_bytes)
             held.start, held.maker = 0.0, None
         self._spans += self._earlier.values()
         return sorted(self._spans, key=lambda span: span.start_seconds)[:MOST_SPANS]
@@ -67,13 +80,13 @@ class SpanFinder:
     def _enter(self, event: Event) -> None:
         name = event.operation.name
         if name.startswith("c10d::"):
-            self._collective(event, name)
+            self._collective(name)
+        if event.operation.is_backward:
+            self._places.append(_Place(_AUTOGRAD, "", event.seconds, event.end_seconds))
         if not (found := mark_of(name)):
             return
         mark, unit = found
-        if mark in _COLLECTIVES:
-            self._running[id(event.operation)] = event
-        elif mark == PRE_FORWARD and not any(place.is_backward for place in _chain(event.operation)):
+        if mark == PRE_FORWARD and not any(place.mark == _AUTOGRAD for place in self._places):  # no recomputation
             self._since.setdefault(("forward", unit), event.end_seconds)
         elif mark == PRE_BACKWARD:
             self._since.setdefault(("backward", unit), event.end_seconds)
@@ -81,30 +94,29 @@ class SpanFinder:
             kind = "forward" if mark == POST_FORWARD else "backward"
             if (start := self._since.pop((kind, unit), None)) is not None:
                 self._add(kind, unit, start, event.seconds)
+        self._places.append(_Place(mark, unit, event.seconds, event.end_seconds))
 
-    def _collective(self, event: Event, name: str) -> None:
-        """Among one rank there is no collective, though FSDP2's span is there; so the collective itself counts."""
-        for place in _chain(event.operation.inside):
-            if whole := self._running.get(id(place)):
-                mark, unit = mark_of(place.name)
-                kind, sort = _COLLECTIVES[mark]
-                if sort in name:
-                    self._add(kind, unit, whole.seconds, whole.end_seconds)
-                    del self._running[id(place)]
-                return
+    def _collective(self, name: str) -> None:
+        """Count FSDP2's span by the collective in it: of one rank alone the span is there, and no collective."""
+        place = self._innermost()
+        if place and place.mark in _COLLECTIVES and not place.is_counted:
+            kind, sort = _COLLECTIVES[place.mark]
+            if sort in name:
+                self._add(kind, place.unit, place.start, place.end)
+                place.is_counted = True
 
     def _allocate(self, event: Event) -> None:
         self._forget(event.address)  # it was freed unseen
-        place, unit = _innermost(event.operation)
-        if not place or mark_of(place.name)[0] not in _GATHERING:
+        place = self._innermost()
+        if not place or place.mark not in _GATHERING:
             self._made.add(event.address)
             return
-        held = self._held.get(unit)
-        if not held or not held.maker:  # one that is made already was freed unseen, between two steps
-            maker = next(outer for outer in reversed([*_chain(event.operation)]) if _is_of(outer, unit))
-            held = self._held[unit] = _Held(event.seconds, maker)
+        held = self._held.get(place.unit)
+        if not held or not held.maker:  # one of an earlier step was freed between the steps
+            maker = next(outer for outer in self._places if outer.mark in _GATHERING and outer.unit == place.unit)
+            held = self._held[place.unit] = _Held(event.seconds, maker)
         held.blocks[event.address] = event.size_bytes
-        self._unit_of[event.address] = unit
+        self._unit_of[event.address] = place.unit
 
     def _free(self, event: Event) -> None:
         unit = self._unit_of.get(event.address)
@@ -117,12 +129,10 @@ class SpanFinder:
                     self._add("gathered", unit, held.start, event.seconds, held.size_bytes)
         elif event.address in self._made:
             self._made.discard(event.address)
-        else:
-            place, unit = _innermost(event.operation)
-            if place and mark_of(place.name)[0] in (POST_FORWARD, RESHARD):
-                earlier = self._earlier.setdefault(unit, Span("gathered", unit or ROOT_UNIT, 0.0, 0.0, 0))
-                earlier.end_seconds = round(event.seconds, 6)
-                earlier.size_bytes -= event.size_bytes
+        elif (place := self._innermost()) and place.mark in (POST_FORWARD, RESHARD):
+            earlier = self._earlier.setdefault(place.unit, Span("gathered", place.unit or ROOT_UNIT, 0.0, 0.0, 0))
+            earlier.end_seconds = round(event.seconds, 6)
+            earlier.size_bytes -= event.size_bytes
 
     def _forget(self, address: int) -> None:
         unit = self._unit_of.pop(address, None)
@@ -130,25 +140,12 @@ class SpanFinder:
             self._held[unit].blocks.pop(address, None)
         self._made.discard(address)
 
-    def _settle(self, event: Event) -> None:
-        """What lives on when the operation that gathers a unit has ended is the unit; the rest was for the copying."""
-        for held in self._held.values():
-            if held.size_bytes is None and not any(place is held.maker for place in _chain(event.operation)):
-                held.size_bytes = sum(held.blocks.values())
+    def _settle(self, ended: _Place) -> None:
+        """What lives on when the span that gathers a unit has ended is the unit; the rest was for the copying."""
+        held = self._held.get(ended.unit)
+        if held and held.maker is ended:
+            held.size_bytes = sum(held.blocks.values())
 
-
-def _chain(operation: Operation | None) -> Iterator[Operation]:
-    while operation:
-        yield operation
-        operation = operation.inside
-
-
-def _innermost(operation: Operation | None) -> tuple[Operation | None, str]:
-    """FSDP2's own span that an operation runs in, and its unit."""
-    place = next((place for place in _chain(operation) if mark_of(place.name)), None)
-    return place, mark_of(place.name)[1] if place else ""
-
-
-def _is_of(operation: Operation, unit: str) -> bool:
-    found = mark_of(operation.name)
-    return found is not None and found[0] in _GATHERING and found[1] == unit
+    def _innermost(self) -> _Place | None:
+        """FSDP2's own span that runs now."""
+        return next((place for place in reversed(self._places) if place.mark != _AUTOGRAD), None)

@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..contract.record import ROOT_UNIT, StepRow, UnitRow
+from ..contract.record import StepRow
+from ..contract.sharded import ROOT_UNIT, UnitRow
 from .allocator import Lap
 from .attribution import Attribution
 from .owners import Owners

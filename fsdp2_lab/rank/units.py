@@ -8,7 +8,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from ..contract.record import MOST_SHARDS, MOST_UNITS, ROOT_UNIT, Shard, UnitRow
+from ..contract.sharded import MOST_SHARDS, MOST_UNITS, ROOT_UNIT, Shard, UnitRow
 
 
 class CalledModel:

@@ -40,6 +40,19 @@ BAD_FIELDS = {
     "a step whose loss is text": ("steps", '[{"step": 0, "loss": "low"}]'),
     "a step whose value is an object": ("steps", '[{"step": 0, "values": {"norm": {}}}]'),
     "a step that is not counted": ("steps", '[{"step": null}]'),
+    "a span without a unit": ("steps", '[{"step": 0, "spans": [{"kind": "gathered"}]}]'),
+    "a span that begins in text": (
+        "steps",
+        '[{"step": 0, "spans": [{"kind": "gathered", "unit": "a", "start_seconds": "0", "end_seconds": 1}]}]',
+    ),
+    "a span that is a list": ("steps", '[{"step": 0, "spans": [["gathered", "root", 0, 1]]}]'),
+    "units by name": ("units", '{"root": {}}'),
+    "a unit of text bytes": ("units", '[{"name": "a", "tensors": 1, "whole_bytes": "4", "held_bytes": 2}]'),
+    "a shard with a row and a half": (
+        "units",
+        '[{"name": "a", "tensors": 1, "whole_bytes": 4, "held_bytes": 2, "shards": '
+        '[{"name": "w", "first_row": 0.5, "rows": 1, "global_rows": 2, "whole_bytes": 4}]}]',
+    ),
     "an error that is text": ("error", '"boom"'),
     "an error without a type": ("error", '{"rank": 0}'),
     "a field of its own": ("__class__", '"Run"'),
