@@ -6,6 +6,7 @@ from .memory_figures import dry_run_curve, memory_curve, step_terms, ways
 from .mesh_figures import collectives, mesh_layout
 from .overhead import overhead
 from .planner import planner
+from .step_figures import who_holds_what
 from .tables import compare_stage, compare_steps, noted, noted_rows, ranks
 from .wire import wire
 
@@ -30,5 +31,6 @@ __all__ = [
     "step_terms",
     "training",
     "ways",
+    "who_holds_what",
     "wire",
 ]

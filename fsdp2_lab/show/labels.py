@@ -44,6 +44,22 @@ DRY_RUN_TITLE = "live bytes of one of {}"
 DRY_RUN_MARKS = "FSDP2's marks, in the order of a step"
 CURVE_SECONDS = "seconds of the step, slowed by the meter"
 
+# The picture of a step.
+WHO_TITLE = "who holds what, and when: step {}, seen by rank {} of {}"
+WHO_READ = "thin: its own rows of a unit; full height: the whole unit, gathered"
+WHO_SLOWED = ", times slowed by the meter"
+WHO_ROWS = "parameters, cut by rows"
+WHO_GATHER, WHO_WAITING, WHO_REDUCE = "all-gather", "prefetched", "reduce-scatter"
+WHO_PEAK = "peak {}"
+WHO_UNIT_COLUMNS = ("unit", "whole", "held", "gathered", "share of time", "all-gathers", "reduce-scatters")
+WHO_ROW_COLUMNS = ("parameter", "rows")
+UNITS_ALIKE = "{1} … {2}, alike"
+UNITS_BETWEEN = "{0} units between"
+NO_SPANS = (
+    "Rank {0} of {1} has no spans{2}: they are of a model that fully_shard has sharded, in a step that "
+    "record.steps meters; on a CPU those are the first two."
+)
+
 # Why a term may be another when measured.
 _THREADS = "threads of the process group may hold a collective's buffers for longer, on one rank and not on another"
 RESIDUALS = {
