@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     runs = commands.add_parser("runs", help="list earlier runs, or show one")
     runs.add_argument("id", nargs="?")
     runs.add_argument("--json", action="store_true")
+    runs.add_argument("--figure", metavar="FILE", help="draw who holds what through a step of the run, as .png or .svg")
     runs.set_defaults(action=_runs)
 
     add_account(commands)
@@ -180,8 +181,17 @@ def _tell(asked, prediction) -> int:
 def _runs(asked, _rest) -> int:
     from .lab.runs import Run, runs
 
+    if asked.figure and asked.id is None:
+        raise UsageError("--figure draws one run: give its id, as `fsdp2-lab runs` lists them.")
     if asked.id is not None:
         run = Run.open(asked.id)
+        if asked.figure:
+            from .show import who_holds_what
+
+            picture = who_holds_what(run)
+            picture.savefig(asked.figure)
+            print(picture)
+            return 0
         print(json.dumps(run.to_json(), indent=1) if asked.json else run)
         if not asked.json and run.status not in ("ok", "running"):
             print(f"\n{run.failure()}")

@@ -1,6 +1,7 @@
 """Which units a sharded model has, and which rows of each parameter this rank holds, by public hooks alone."""
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +22,8 @@ class CalledModel:
     def watching(self) -> Iterator[None]:
         """Look at the modules that are called, until one is sharded; a script that shards nothing pays nothing."""
         if "torch.distributed.fsdp" in sys.modules:
+            # It is gone before a compiled model runs, and fires once: the warning is not the reader's.
+            warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
             self._hook = register_module_forward_pre_hook(self._called)
         try:
             yield
@@ -28,7 +31,10 @@ class CalledModel:
             self._stop()
 
     def units(self, names: list[str]) -> list[UnitRow]:
-        """Its units in the model's order. `names` are FSDP2's own, by which it calls a unit of several modules."""
+        """Its units, the root first and the others in the model's order.
+
+        `names` are FSDP2's own, by which it calls a unit of several modules.
+        """
         return units_of(self._model, names) if self._model is not None else []
 
     def _called(self, module: torch.nn.Module, _inputs) -> None:
@@ -68,7 +74,7 @@ def units_of(model: torch.nn.Module, names: list[str]) -> list[UnitRow]:
         row.held_bytes += local.numel() * local.element_size()
         if len(parameters) <= MOST_SHARDS or (unit in listed | {ROOT_UNIT} and len(row.shards) < MOST_SHARDS // 2):
             row.shards.append(shard_of(name, parameter, local))
-    return list(units.values())
+    return sorted(units.values(), key=lambda row: row.name != ROOT_UNIT)
 
 
 def shard_of(name: str, parameter: torch.Tensor, local: torch.Tensor) -> Shard:

@@ -4,6 +4,7 @@ from io import BytesIO
 
 import pandas as pd
 
+from ..contract.errors import UsageError
 from ..contract.units import format_bytes
 from ..lab.runs import Run
 from . import labels
@@ -21,8 +22,12 @@ class WhoHoldsWhat:
         self.figure = draw_step(found, run.ranks, self.title, self.how)
 
     def savefig(self, path) -> None:
-        """Write the figure as a file, in the format of its name's ending."""
-        self.figure.savefig(path)
+        """Write the figure as a file, in the format of its name's ending. Raises `UsageError` where it cannot be."""
+        try:
+            self.figure.savefig(path)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"The figure cannot be written to {path} ({' '.join(why.split()):.200}).") from error
 
     def _repr_png_(self) -> bytes:
         data = BytesIO()

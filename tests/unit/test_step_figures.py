@@ -8,6 +8,7 @@ import pytest
 from step_records import MIB, sharded_run, spans, step_row, units
 
 from fsdp2_lab import show
+from fsdp2_lab.cli import main
 from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.contract.record import Point, rank_file, read_record, write_record
 from fsdp2_lab.contract.sharded import Shard, Span, UnitRow
@@ -124,6 +125,22 @@ def test_a_record_without_spans_as_earlier_versions_wrote_is_read_and_refused(tm
     assert read_record(rank_file(tmp_path, 0)) == rank_record()
     with pytest.raises(UsageError, match="has no spans"):
         show.who_holds_what(Run(tmp_path))
+
+
+def test_the_command_writes_the_figure_and_prints_the_table(home, capsys):
+    sharded_run(home / "runs" / "own-1", 2, 5)
+    assert main(["runs", "own-1", "--figure", str(home / "step.svg")]) == 0
+    assert "<svg" in (home / "step.svg").read_text()
+    assert "layers.3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv", [["--figure", "a.png"], ["own-1", "--figure", "a.xyz"], ["own-1", "--figure", "no/a.png"]]
+)
+def test_a_figure_that_cannot_be_written_is_one_sentence(argv, home, capsys, is_one_sentence):
+    sharded_run(home / "runs" / "own-1", 2, 5)
+    assert main(["runs", *argv]) == 2
+    assert is_one_sentence(capsys.readouterr().err.strip())
 
 
 NAMES = ["$x$", r"\frac{", "<b>", "\n\n", "\u4e2d" * 300, ".", "", "a" * 5000, "\x1b[31m"]
