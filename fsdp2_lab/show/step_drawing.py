@@ -186,10 +186,14 @@ def _draw_memory(lanes: Axes, curve: Axes, found: StepLanes) -> None:
     peak = max(points, key=lambda point: point.live_bytes)
     for ax in (lanes, curve):
         ax.axvline(peak.seconds, color="black", linewidth=0.8, linestyle="--", zorder=4)
+    begin, end = curve.get_xlim()
+    is_late = peak.seconds > begin + 0.8 * (end - begin)  # no room on its right
     curve.annotate(
         labels.WHO_PEAK.format(format_bytes(peak.live_bytes)),
         (peak.seconds, peak.live_bytes / unit),
-        xytext=(4, 3),
+        xytext=(-4 if is_late else 4, 4),
         textcoords="offset points",
+        ha="right" if is_late else "left",
         fontsize=9,
+        bbox={"facecolor": "white", "linewidth": 0, "pad": 1},
     )

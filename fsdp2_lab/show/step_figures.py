@@ -5,6 +5,7 @@ from io import BytesIO
 import pandas as pd
 
 from ..contract.errors import UsageError
+from ..contract.record import MEASURED_CUDA
 from ..contract.units import format_bytes
 from ..lab.runs import Run
 from . import labels
@@ -19,6 +20,8 @@ class WhoHoldsWhat:
         self.units, self.rows = _unit_table(found), _row_table(found, run)
         self.title = labels.WHO_TITLE.format(found.row.step, found.record.rank, run.ranks)
         self.how = plain(run.how, 40) + (labels.WHO_SLOWED if not found.row.timed else "")
+        if found.record.how == MEASURED_CUDA:
+            self.how += labels.WHO_HOST
         self.figure = draw_step(found, run.ranks, self.title, self.how)
 
     def savefig(self, path) -> None:

@@ -9,7 +9,7 @@ from fsdp2_lab.lab.launcher import execute
 from fsdp2_lab.lab.live.progress import Progress
 from fsdp2_lab.predict.dryrun import dryrun_script
 from fsdp2_lab.predict.rehearse import rehearse_script
-from fsdp2_lab.show import overhead
+from fsdp2_lab.show import overhead, who_holds_what
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="skipped: no GPU, so NCCL and the CUDA meters stay unmeasured here"
@@ -49,6 +49,13 @@ def test_what_lies_outside_the_allocator_is_recorded_and_named(run):
 def test_the_allocators_history_is_exported(run):
     for rank in range(run.ranks):
         assert (run.dir / f"rank{rank}_snapshot.pickle").stat().st_size > 1000
+
+
+def test_a_step_has_its_units_spans(run):
+    picture = who_holds_what(run)
+    assert picture.units["unit"].iloc[0] == "root" and len(picture.units) == 5
+    assert set(picture.units["gathered"]) == {"2"}
+    assert set(picture.units["reduce-scatters"]) == {"1" if run.ranks > 1 else "0"}
 
 
 def test_a_rehearsal_is_the_caching_allocators_and_near_the_dry_run():

@@ -5,12 +5,13 @@ import math
 import warnings
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from step_records import MIB, sharded_run, spans, step_row, units
 
 from fsdp2_lab import show
 from fsdp2_lab.cli import main
 from fsdp2_lab.contract.errors import UsageError
-from fsdp2_lab.contract.record import Point, rank_file, read_record, write_record
+from fsdp2_lab.contract.record import MEASURED_CUDA, Point, rank_file, read_record, write_record
 from fsdp2_lab.contract.sharded import Shard, Span, UnitRow
 from fsdp2_lab.lab.runs import Run
 from fsdp2_lab.show.step_lanes import MOST_LANES, lanes_of
@@ -50,6 +51,18 @@ def test_the_table_says_what_the_picture_shows(tmp_path):
         ("root.weight", "64", "0–31", "32–63"),
         ("root.bias", "3", "0–1", "2–2"),
     ]
+
+
+def test_a_notebook_shows_the_picture_and_a_terminal_the_table(tmp_path):
+    picture = show.who_holds_what(sharded_run(tmp_path))
+    shown, _ = DisplayFormatter().format(picture)
+    assert set(shown) == {"image/png", "text/plain"} and shown["text/plain"] == repr(picture)
+
+
+def test_times_of_a_gpu_are_said_to_be_the_hosts(tmp_path):
+    run = sharded_run(tmp_path)
+    run.records[0].how = MEASURED_CUDA
+    assert repr(show.who_holds_what(run)).splitlines()[1].endswith("the host, which runs ahead of the GPU")
 
 
 def test_the_middle_units_of_a_deep_model_share_a_lane(tmp_path):
