@@ -13,7 +13,7 @@ from ..contract.units import format_bytes
 from . import labels
 from .memory_figures import unit_of
 from .palette import BLUE, PALE, RANKS, rank_colour
-from .step_lanes import Lane, StepLanes
+from .step_lanes import Lane, StepLanes, is_placed, share_of
 
 _WIDTH, _LANE, _CURVE = 10.0, 0.4, 1.5  # inches
 _TOP, _BOTTOM = 0.12, 0.88  # of a lane
@@ -89,9 +89,9 @@ def window_of(found: StepLanes) -> tuple[float, float]:
 def _draw_rows(ax: Axes, lane: Lane, top: float, height: float) -> None:
     """The unit's parameters side by side, each cut into the rows of every rank, row 0 on top."""
     y, size = top + _TOP, height - _TOP - (1 - _BOTTOM)
-    tensors = list(zip(*lane.shards, strict=True)) if lane.shards else []
+    tensors = list(zip(*lane.shards.values(), strict=True))
     if not tensors:
-        for rank, (first, share) in enumerate(lane.bands):
+        for rank, (first, share) in lane.bands.items():
             ax.add_patch(Rectangle((0, y + size * first), 1, size * share, color=rank_colour(rank), linewidth=0))
         return
     widths = [max(0.0, shards[0].whole_bytes) ** 0.5 for shards in tensors]
@@ -101,26 +101,26 @@ def _draw_rows(ax: Axes, lane: Lane, top: float, height: float) -> None:
     for shards, width in zip(tensors, widths, strict=True):
         width *= (1 - gap * (len(tensors) - 1)) / sum(widths)
         ax.add_patch(Rectangle((x, y), width, size, color=PALE, linewidth=0))
-        for rank, shard in enumerate(shards):
-            if shard.first_row is not None and 0 <= shard.first_row <= shard.global_rows and shard.rows > 0:
-                first = shard.first_row / max(1, shard.global_rows)
-                share = min(shard.rows / max(1, shard.global_rows), 1 - first)
+        for rank, shard in reversed([*zip(lane.shards, shards, strict=True)]):  # of replicas the first is on top
+            if is_placed(shard):
+                first, share = shard.first_row / shard.global_rows, share_of(shard)
                 ax.add_patch(Rectangle((x, y + size * first), width, size * share, color=rank_colour(rank), lw=0))
         x += width + gap
 
 
 def _draw_lane(ax: Axes, lane: Lane, top: float, height: float, rank: int, window: tuple[float, float]) -> None:
     y, size, length = top + _TOP, height - _TOP - (1 - _BOTTOM), window[1] - window[0]
-    bands = [(y + size * first, size * share) for first, share in lane.bands]
-    own = bands[rank] if rank < len(bands) and bands[rank][1] else (y, size / max(1, len(bands)))
+    bands = {other: (y + size * first, size * share) for other, (first, share) in lane.bands.items() if share}
+    own = bands.get(rank, (y, 0.0))
     if len(lane.units) > 1:
         _draw_many(ax, lane, (y, size), rank, window)
         return
     ax.add_patch(Rectangle((window[0], own[0]), length, own[1], color=rank_colour(rank), lw=0, zorder=2))
     gathered = lane.of_kind("gathered")
+    farthest_first = sorted(bands, key=lambda other: -abs(other - rank))  # of replicas the nearest is on top
     for span in gathered:
-        for other, (bottom, share) in enumerate(bands):
-            ax.add_patch(_bar(span, bottom, share, length, color=rank_colour(other)))
+        for other in farthest_first:
+            ax.add_patch(_bar(span, *bands[other], length, color=rank_colour(other)))
     for span in lane.of_kind("all_gather"):
         # Until it is copied out, what has come waits in a buffer.
         copied = [whole.start_seconds for whole in gathered if whole.start_seconds >= span.end_seconds]

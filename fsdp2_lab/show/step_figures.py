@@ -77,7 +77,7 @@ def _row_table(found: StepLanes, run: Run) -> pd.DataFrame:
     """Which rows each rank holds, of the parameters that the records list in the first lanes."""
     rows = []
     for lane in found.lanes[:2]:
-        for shards in zip(*lane.shards, strict=True) if lane.shards else []:
+        for shards in zip(*lane.shards.values(), strict=True):
             rows.append([plain(shards[0].name, 60), f"{shards[0].global_rows:,}", *map(_rows_text, shards)])
     columns = [*labels.WHO_ROW_COLUMNS, *(labels.RANK.format(record.rank) for record in run.records)]
     return pd.DataFrame(rows, columns=columns)

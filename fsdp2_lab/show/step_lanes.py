@@ -1,6 +1,7 @@
 """Of one step on one rank: its units in the model's order, a lane each, with what the records say of every one."""
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ..contract.errors import UsageError
 from ..contract.record import RankRecord, StepRow
@@ -21,15 +22,18 @@ class Lane:
     units: list[str]
     label: str
     spans: dict[str, list[Span]] = field(default_factory=dict)  # of each unit
-    rows: list[UnitRow | None] = field(default_factory=list)  # the first unit, as each rank holds it
-    shards: list[list[Shard]] = field(default_factory=list)  # of each rank, where listed; alike on all of them
+    held_bytes: dict[int, int] = field(default_factory=dict)  # of the first unit, by rank
+    shards: dict[int, list[Shard]] = field(default_factory=dict)  # by rank; where listed, alike on all of them
 
     @property
-    def bands(self) -> list[tuple[float, float]]:
-        """Where each rank's part begins and how much it is, as shares of the whole: one after another."""
-        held = [max(0, row.held_bytes) if row else 0 for row in self.rows]
-        whole = sum(held) or 1
-        return [(sum(held[:rank]) / whole, size / whole) for rank, size in enumerate(held)]
+    def bands(self) -> dict[int, tuple[float, float]]:
+        """Where each rank's part begins and how much it is, as shares of the whole: those of the largest parameter."""
+        largest = {rank: max(shards, key=lambda shard: shard.whole_bytes) for rank, shards in self.shards.items()}
+        if largest and all(is_placed(shard) for shard in largest.values()):
+            return {rank: (shard.first_row / shard.global_rows, share_of(shard)) for rank, shard in largest.items()}
+        held = {rank: max(0, size) for rank, size in self.held_bytes.items()}
+        whole, starts = sum(held.values()) or 1, accumulate(held.values(), initial=0)
+        return {rank: (start / whole, size / whole) for (rank, size), start in zip(held.items(), starts, strict=False)}
 
     def of_kind(self, kind: str) -> list[Span]:
         """The spans of a kind, of all units of the lane."""
@@ -64,7 +68,8 @@ def lanes_of(run: Run, step: int | None, rank: int) -> StepLanes:
         by_unit.setdefault(span.unit, []).append(span)
     lanes = _lanes(by_unit, record)
     for lane in lanes:
-        lane.rows = [_unit(other, lane.units[0]) for other in run.records]
+        held = {other.rank: _unit(other, lane.units[0]) for other in run.records}
+        lane.held_bytes = {rank: unit.held_bytes if unit else 0 for rank, unit in held.items()}
         lane.shards = _shards(run.records, record, lane.units[0])
     return StepLanes(record, row, lanes, max([end for end in ends if end > 0], default=1.0))
 
@@ -113,16 +118,29 @@ def _unit(record: RankRecord, name: str) -> UnitRow | None:
     return next((unit for unit in record.units if unit.name == name), None)
 
 
-def _shards(records: list[RankRecord], shown: RankRecord, name: str) -> list[list[Shard]]:
+def is_placed(shard: Shard) -> bool:
+    """Whether a record says where a shard's rows are, and they can be there."""
+    return shard.first_row is not None and 0 <= shard.first_row <= shard.global_rows and shard.global_rows > 0
+
+
+def share_of(shard: Shard) -> float:
+    """A placed shard's rows as a share of all of them."""
+    return min(max(shard.rows, 0), shard.global_rows - shard.first_row) / shard.global_rows
+
+
+def _shards(records: list[RankRecord], shown: RankRecord, name: str) -> dict[int, list[Shard]]:
     """Every rank's shards of a unit; of one that is not listed, those of a unit that is like it."""
-    unit = _unit(shown, name)
-    if not unit:
-        return []
-    alike = next((u for u in (unit, *shown.units) if u.shards and _likeness(u) == _likeness(unit)), None)
-    found = [(_unit(record, alike.name) if alike else None) for record in records]
-    shards = [other.shards if other else [] for other in found]
-    names = [[shard.name for shard in of_rank] for of_rank in shards]
-    return shards if all(of_rank == names[0] for of_rank in names) else []
+    if not (unit := _unit(shown, name)):
+        return {}
+    alike = next(
+        (other for other in (unit, *shown.units) if other.shards and _likeness(other) == _likeness(unit)), None
+    )
+    if not alike:
+        return {}
+    found = {record.rank: _unit(record, alike.name) for record in records}
+    shards = {rank: other.shards if other else [] for rank, other in found.items()}
+    names = [shard.name for shard in alike.shards]
+    return shards if all([shard.name for shard in of_rank] == names for of_rank in shards.values()) else {}
 
 
 def _likeness(unit: UnitRow) -> tuple[int, int]:

@@ -88,9 +88,20 @@ def test_middle_units_of_several_sizes_are_not_called_alike(tmp_path):
 
 def test_a_rank_has_its_part_of_every_band_and_none_where_it_holds_no_row(tmp_path):
     for lane in lanes_of(sharded_run(tmp_path, 8, 2), 1, 0).lanes:
-        starts, shares = zip(*lane.bands, strict=True)
+        assert lane.bands == {rank: (rank / 8, 1 / 8) for rank in range(8)}  # of the weight's 64 rows
+        lane.shards = {}
+        starts, shares = zip(*lane.bands.values(), strict=True)
         assert list(starts) == sorted(starts) and sum(shares) == pytest.approx(1.0)
-        assert shares[0] > shares[7] > 0  # of three rows only the first three ranks have one
+        assert shares[0] > shares[7] > 0  # of the bias's three rows only the first three ranks have one
+
+
+def test_ranks_that_hold_the_same_rows_have_the_same_band(tmp_path):
+    run = sharded_run(tmp_path, 4, 2)
+    for record in run.records:  # two groups of two, as hybrid sharding makes them
+        record.units = units(2, record.rank % 2, 2)
+    bands = lanes_of(run, 1, 0).lanes[0].bands
+    assert bands == {0: (0.0, 0.5), 1: (0.5, 0.5), 2: (0.0, 0.5), 3: (0.5, 0.5)}
+    assert is_drawn(show.who_holds_what(run, rank=3))
 
 
 def test_a_unit_that_a_record_does_not_list_is_drawn_like_its_kind(tmp_path):
