@@ -3,22 +3,14 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..contract.errors import UsageError
 from ..contract.settings import Settings
 from ..contract.terms import TERMS
 from ..contract.units import format_bytes, format_ranks
 from .article import article_account, describe_article
-from .devices import DEVICES, supposed
+from .jobs import find_job
 from .moments import why
 from .prediction import Prediction
-from .shapes import find_shape
-from .sharding import Job
 from .walk import Peak, find_peak
-
-OPTIMIZERS = ("adamw", "sgd")
-GRANULARITIES = ("block", "model")
-_CHOICES = {"optimizer": OPTIMIZERS, "granularity": GRANULARITIES, "device": DEVICES}
-_WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes per element
 
 
 class Part(NamedTuple):
@@ -89,27 +81,17 @@ def account(
     (gloo does), and whether AdamW works on all parameters at once (`foreach`). `fused` is AdamW's of one kernel.
     `granularity` is `block` (every block a group, and the root), or `model` (one group of all). Raises `UsageError`.
     """
-    _check(ranks, batch, seq, param_dtype, compute_dtype)
-    _check_choices(optimizer=optimizer, granularity=granularity, device=device)
-    if fused and (foreach or optimizer != "adamw"):
-        other = "foreach" if foreach else optimizer
-        raise UsageError(f"--fused true with {other}: fused is a way of adamw's that excludes foreach; leave one out.")
-    shape = find_shape(model)
-    if shape.positions and seq > shape.positions:
-        raise UsageError(f"--seq {seq}: {model} has positions for {shape.positions} tokens at most.")
-    device = supposed(device)
-    if compute_dtype == "auto":
-        compute_dtype = "bfloat16" if device == "cuda" else "float32"
-    job = Job(
-        ranks=ranks,
+    shape, job = find_job(
+        model,
+        ranks,
         batch=batch,
         seq=seq,
-        param_bytes=_WIDTHS[param_dtype],
-        compute_bytes=_WIDTHS[compute_dtype],
+        param_dtype=param_dtype,
+        compute_dtype=compute_dtype,
         checkpointing=checkpointing,
         reshard=reshard,
         optimizer=optimizer,
-        foreach=device == "cuda" if foreach is None else foreach,
+        foreach=foreach,
         device=device,
         fused=fused,
         granularity=granularity,
@@ -117,7 +99,7 @@ def account(
     peak, first = find_peak(shape, job, is_first=False), find_peak(shape, job, is_first=True)
     terms = _terms(peak)
     notes = []
-    if device == "cuda":
+    if job.device == "cuda":
         notes.append("Allocated bytes; CUDA's context, NCCL's buffers and the allocator's fragmentation come on top.")
     return Account(
         how="predicted",
@@ -130,26 +112,11 @@ def account(
         step0_terms=_terms(first),
         layers=shape.layers,
         notes=notes,
-        device=device,
+        device=job.device,
         why=why(peak, shape, job),
         parts=_parts(peak),
         article=article_account(shape, job, terms),
     )
-
-
-def _check(ranks: int, batch: int, seq: int, param_dtype: str, compute_dtype: str) -> None:
-    for name, value in (("ranks", ranks), ("batch", batch), ("seq", seq)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise UsageError(f"--{name} {value!r}: expected a whole number.")
-    if ranks < 1:
-        raise UsageError(f"--ranks {ranks}: expected a whole number from 1.")
-    Settings(batch=batch, seq=seq, param_dtype=param_dtype, compute_dtype=compute_dtype).check_values()
-
-
-def _check_choices(**values: str) -> None:
-    for name, value in values.items():
-        if value not in (allowed := _CHOICES[name]):
-            raise UsageError(f"--{name} {value}: expected one of {', '.join(allowed)}.")
 
 
 def _terms(peak: Peak) -> dict[str, int]:

@@ -5,7 +5,8 @@ import json
 from dataclasses import fields
 
 from ..contract.settings import Settings
-from .account import GRANULARITIES, OPTIMIZERS, account
+from .account import account
+from .jobs import GRANULARITIES, OPTIMIZERS
 
 _UNUSED = ("model", "weights", "steps", "lr", "seed")  # settings that decide no memory: taken, and not looked at
 

@@ -1,7 +1,4 @@
-"""Forward and backward of one training step of launch/train.py, on a ledger, moment by moment.
-
-Three blocks stand for any number of them: the first, the last, and one between, all of whose like do the same.
-"""
+"""Forward and backward of one training step of launch/train.py, on a ledger, moment by moment."""
 
 from .blocks import block_forward, final_norm
 from .layers import dropout
@@ -9,8 +6,6 @@ from .ledger import Ledger, Segment, Storage
 from .shapes import Shape
 from .sharding import InRoot, Job, Sharded, groups, whole
 from .tape import NEW, NONE, SAME, Sizes, Tape, Value
-
-BLOCKS = 3  # at the most that are walked through
 
 
 def lengths(shape: Shape, job: Job) -> Sizes:
@@ -32,17 +27,18 @@ def lengths(shape: Shape, job: Job) -> Sizes:
 
 
 class Step:
-    """A step's segments; `is_first` is step 0, before there are earlier logits to free."""
+    """A step's segments; `is_first` is step 0, before there are earlier logits to free.
 
-    def __init__(self, shape: Shape, job: Job, is_first: bool):
-        self.shape, self.job, self.is_first = shape, job, is_first
+    `checkpointed` says of each block to walk through whether it is; by `walk.py` they may stand for many more.
+    """
+
+    def __init__(self, shape: Shape, job: Job, is_first: bool, checkpointed: list[bool]):
+        self.shape, self.job, self.is_first, self.checkpointed = shape, job, is_first, checkpointed
         self.ledger, self.sizes = Ledger(), lengths(shape, job)
         block, root = groups(shape, job.ranks)
         is_whole = job.granularity == "model"
         self.root = Sharded(self.ledger, job, whole(shape, job.ranks) if is_whole else root)
-        self.blocks = [
-            InRoot() if is_whole else Sharded(self.ledger, job, block) for _ in range(min(shape.layers, BLOCKS))
-        ]
+        self.blocks = [InRoot() if is_whole else Sharded(self.ledger, job, block) for _ in checkpointed]
         self._kept_gradients: list[list[Storage]] = []  # of blocks that are reduced with the root
         self._gather_buffer: Storage | None = None  # kept until the next gather of the forward
         self._reduce_buffer: Storage | None = None  # kept until the next reduction
@@ -97,9 +93,9 @@ class Step:
     def _block_forward(self, index: int, x: Value) -> Value:
         job, block = self.job, self.blocks[index]
         self._gather_in_forward(block)
-        tape = self._tape(saving=not job.checkpointing)
+        tape = self._tape(saving=not self.checkpointed[index])
         output = block_forward(tape, self.shape, job.seq, job.device, x)
-        if job.checkpointing:  # the block's input stays for recomputing
+        if self.checkpointed[index]:  # the block's input stays for recomputing
             self._random_states.append(self._random_state())
         else:
             tape.drop(x)
@@ -163,13 +159,13 @@ class Step:
     def _block_backward(self, index: int, output: Value) -> Value:
         job, tape, x = self.job, self._tapes[index], self._inputs[index]
         self._gather_in_backward(self.blocks[index], self.blocks[index - 1] if index else None)
-        if job.checkpointing:
+        if self.checkpointed[index]:
             tape = self._tape(stop_after=tape.saves)
             again = block_forward(tape, self.shape, job.seq, job.device, x)
             tape.drop(again)
             again.gradient = output.gradient
         tape.backward()
-        if job.checkpointing:
+        if self.checkpointed[index]:
             tape.drop(x)
             self.ledger.release(self._random_states.pop())
         self._reduce(self.blocks[index], tape.weight_gradients)

@@ -1,4 +1,8 @@
-"""From the segments of a step to its peak: every block in its turn, then the optimizer, for step 0 and later steps."""
+"""From the segments of a step to its peak: every block in its turn, then the optimizer, for step 0 and later steps.
+
+Three blocks stand for any number of them: the first, the last, and one between, all of whose like do the same. Where
+only the first blocks are checkpointed, these three and three of the others do.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +12,9 @@ from itertools import pairwise
 from .ledger import Label, Segment
 from .shapes import Shape
 from .sharding import Group, Job, groups
-from .step import BLOCKS, Step, lengths
+from .step import Step, lengths
+
+BLOCKS = 3  # of a kind, at the most, that are walked through
 
 
 @dataclass(frozen=True)
@@ -24,12 +30,15 @@ class Peak:
         return sum(self.alive.values())
 
 
-def find_peak(shape: Shape, job: Job, is_first: bool) -> Peak:
-    """The peak of step 0 (`is_first`) or of any later step."""
+def find_peak(shape: Shape, job: Job, is_first: bool, checkpointed: int | None = None) -> Peak:
+    """The peak of step 0 (`is_first`) or of any later step.
+
+    `checkpointed` blocks, the first ones, are computed again in backward: all or none, by the job, unless given.
+    """
     alive = _state(shape, job, is_first)
     total = sum(alive.values())
     best, best_bytes = None, -1
-    for segment in _segments(shape, job, is_first):
+    for segment in segments(shape, job, is_first, checkpointed):
         if total + segment.peak_delta > best_bytes:
             best_bytes = total + segment.peak_delta
             best = (segment, dict(alive))
@@ -42,18 +51,28 @@ def find_peak(shape: Shape, job: Job, is_first: bool) -> Peak:
     return Peak(segment.name, segment.peak_at, {label: size for label, size in at_peak.items() if size})
 
 
-def _segments(shape: Shape, job: Job, is_first: bool) -> Iterator[Segment]:
-    for segment in Step(shape, job, is_first).walk():
+def segments(shape: Shape, job: Job, is_first: bool, checkpointed: int | None = None) -> Iterator[Segment]:
+    """All segments of a step in their order, those of every block by its own number."""
+    if checkpointed is None:
+        checkpointed = shape.layers if job.checkpointing else 0
+    again, kept = range(checkpointed), range(checkpointed, shape.layers)
+    stands_for = [*_few(again), *_few(kept)]
+    for segment in Step(shape, job, is_first, [group[0] in again for group in stands_for]).walk():
         prefix, _, index = segment.name.rpartition(" block ")
-        if not prefix or shape.layers <= BLOCKS:
+        if not prefix:
             yield segment
-        elif index == "1":
-            between = range(1, shape.layers - 1)
-            for block in between if prefix.startswith("forward") else reversed(between):
-                yield segment.renamed(f"{prefix} block {block}")
-        else:
-            yield segment.renamed(f"{prefix} block {0 if index == '0' else shape.layers - 1}")
+            continue
+        blocks = stands_for[int(index)]
+        for block in blocks if prefix.startswith("forward") else reversed(blocks):
+            yield segment.renamed(f"{prefix} block {block}")
     yield _optimizer(shape, job, is_first)
+
+
+def _few(blocks: range) -> list[range]:
+    """Blocks in groups that do the same: the first, the last, and all between."""
+    if len(blocks) <= BLOCKS:
+        return [blocks[place : place + 1] for place in range(len(blocks))]
+    return [blocks[:1], blocks[1:-1], blocks[-1:]]
 
 
 def _state(shape: Shape, job: Job, is_first: bool) -> Counter:
