@@ -1,13 +1,14 @@
 """Figures and tables for the page. Each takes a `Run` or a `Comparison` and says how its numbers were got."""
 
 from .account_views import article, changes, over_ranks
+from .activations import held_bytes, held_over_seq, held_table
 from .figures import loss_curves, peaks, shard_bars, training
 from .memory_figures import dry_run_curve, memory_curve, step_terms, ways
 from .mesh_figures import collectives, mesh_layout
 from .overhead import overhead
 from .planner import planner
 from .step_figures import who_holds_what
-from .tables import compare_stage, compare_steps, noted, noted_rows, ranks
+from .tables import compare_stage, compare_steps, noted, noted_rows, ranks, step_times
 from .wire import wire
 
 __all__ = [
@@ -17,6 +18,9 @@ __all__ = [
     "compare_stage",
     "compare_steps",
     "dry_run_curve",
+    "held_bytes",
+    "held_over_seq",
+    "held_table",
     "loss_curves",
     "memory_curve",
     "mesh_layout",
@@ -29,6 +33,7 @@ __all__ = [
     "ranks",
     "shard_bars",
     "step_terms",
+    "step_times",
     "training",
     "ways",
     "who_holds_what",

@@ -80,6 +80,14 @@ ARTICLE_COLUMN = "the article's"
 FORMULA = "formula"
 STEP_TERMS_TITLE = "rank 0 at the peak of a later step"
 
+# Between forward and backward.
+SEQ = "tokens in a sequence"
+KIB_A_TOKEN = "KiB for each token"
+HELD_TITLE = "between forward and backward, rank 0"
+HELD_TOKEN_TITLE = "the same, divided by batch × seq"
+HELD_COLUMNS = ("checkpointing", "seq", "held", "predicted", "measured against it", "for each token", "how")
+TIMED_COLUMNS = ("run", "timed steps", "fastest", "median", "slowest", "how")
+
 # The planner.
 PLAN_TERMS_TITLE = "one of {}, at its peak"
 PLAN_CURVE_TITLE = "peak by number of ranks"

@@ -1,9 +1,11 @@
 """Tables of runs for the page."""
 
 from collections.abc import Mapping
+from statistics import median
 
 import pandas as pd
 
+from ..contract.errors import UsageError
 from ..contract.units import format_bytes, format_seconds
 from ..lab.runs import Run
 from . import labels
@@ -44,3 +46,20 @@ def compare_steps(runs: Mapping[str, Run]) -> pd.DataFrame:
         peaks = [format_bytes(value) for value in (run.step0_peak_bytes, run.peak_bytes)]
         rows.append((label, run.ranks, *peaks, format_seconds(run.step_seconds), run.how))
     return pd.DataFrame(rows, columns=labels.STEPS_COLUMNS).set_index(labels.STEPS_COLUMNS[0])
+
+
+def step_times(runs: Mapping[str, Run]) -> pd.DataFrame:
+    """Timed steps of several runs, a row a run: the fastest, the median and the slowest, each as on its slowest rank.
+
+    Raises `UsageError` for a run without timed steps: on a CPU the first two steps are metered instead.
+    """
+    rows = []
+    for label, run in runs.items():
+        timed = run.frame.query("stage.notna() and step.notna() and quantity == 'timed' and value == 1")
+        seconds = run.frame.query("step.notna() and quantity == 'seconds'").groupby("step")["value"].max()
+        seconds = seconds[seconds.index.isin(timed["step"])]
+        if seconds.empty:
+            raise UsageError(f"Run {label!r} has no timed step; on a CPU the first two of a run are metered instead.")
+        told = [format_seconds(value) for value in (seconds.min(), median(seconds), seconds.max())]
+        rows.append((label, len(seconds), *told, run.how))
+    return pd.DataFrame(rows, columns=labels.TIMED_COLUMNS).set_index(labels.TIMED_COLUMNS[0])
