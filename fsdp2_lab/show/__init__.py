@@ -2,6 +2,7 @@
 
 from .account_views import article, changes, over_ranks
 from .activations import held_bytes, held_over_seq, held_table
+from .checkpointing_trade import checkpointing_trade
 from .figures import loss_curves, peaks, shard_bars, training
 from .memory_figures import dry_run_curve, memory_curve, step_terms, ways
 from .mesh_figures import collectives, mesh_layout
@@ -14,6 +15,7 @@ from .wire import wire
 __all__ = [
     "article",
     "changes",
+    "checkpointing_trade",
     "collectives",
     "compare_stage",
     "compare_steps",

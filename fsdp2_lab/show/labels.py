@@ -88,6 +88,27 @@ HELD_TOKEN_TITLE = "the same, divided by batch × seq"
 HELD_COLUMNS = ("checkpointing", "seq", "held", "predicted", "measured against it", "for each token", "how")
 TIMED_COLUMNS = ("run", "timed steps", "fastest", "median", "slowest", "how")
 
+# Checkpointing's trade.
+TRADE_CONTROLS = {
+    "model": "model",
+    "batch": "batch per GPU",
+    "seq": "sequence length",
+    "blocks": "blocks checkpointed",
+}
+TRADE_HEADING = "{}, {}, {}, {} of {} blocks checkpointed"
+TRADE_HELD = "Between forward and backward wait {}; with no block checkpointed {}, with all {}."
+TRADE_PEAK = "The peak, in {}, is {}; with none {}, with all {}."
+TRADE_WORK = "A step computes {:.2f} times the FLOPs of one without checkpointing; with all blocks {:.2f} times."
+TRADE_FEWEST = "For the peak of all it is enough to checkpoint the first {}."
+TRADE_NOT_FEWER = "The peak of all takes all of them."
+TRADE_PARTS_TITLE = "held for backward (lines: with none)"
+TRADE_CURVE_TITLE = "peak of one of {}"
+TRADE_SUM = "{}, together {}"
+TRADE_FLOPS = "FLOPs of a step, as multiple"
+TRADE_PEAK_AXIS = "peak, {}"
+TRADE_NONE, TRADE_ALL = "none", "all {}"
+FIGURE, CONTROLS = "(a figure)", "(controls: run this cell to use them)"
+
 # The planner.
 PLAN_TERMS_TITLE = "one of {}, at its peak"
 PLAN_CURVE_TITLE = "peak by number of ranks"
