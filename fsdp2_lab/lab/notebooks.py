@@ -3,7 +3,9 @@
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 
 import nbformat
@@ -16,6 +18,7 @@ from .live.standing import where
 from .runs import Run
 
 _NARRATE_SECONDS = 10.0
+_COLOURS = 128  # in a committed figure
 
 
 def execute_series(only: list[str] | None, parameters: list[str], in_place: bool = False) -> bool:
@@ -82,18 +85,35 @@ def _execute(notebook: Path, result: Path, values: dict, folder: Path) -> str | 
         print(error, flush=True)
         return f"{error.ename}: {str(error.evalue).splitlines()[0] if error.evalue else ''}"
     finally:
-        _drop_traces(result)
+        _make_ready_to_commit(result)
     return None
 
 
-def _drop_traces(result: Path) -> None:
+def _make_ready_to_commit(result: Path) -> None:
     # papermill notes paths and times of this machine, which would differ in every commit.
     notebook = nbformat.read(result, as_version=4)
     for holder in (notebook, *notebook.cells):
         for trace in ("papermill", "execution"):
             holder.metadata.pop(trace, None)
     notebook.metadata.get("language_info", {}).pop("version", None)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                output.data["image/png"] = _in_few_colours(output.data["image/png"])
     nbformat.write(notebook, result)
+
+
+def _in_few_colours(png: str) -> str:
+    """A figure, base64, with a palette instead of four channels: a third of the bytes, and looks the same."""
+    from PIL import Image  # matplotlib brings it
+
+    image = Image.open(BytesIO(b64decode(png)))
+    if image.mode == "P":
+        return png
+    flat = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA")).convert("RGB")
+    file = BytesIO()
+    flat.quantize(_COLOURS, dither=Image.Dither.NONE).save(file, format="png", optimize=True)
+    return b64encode(file.getvalue()).decode()
 
 
 def _chosen(folder: Path, only: list[str] | None) -> list[Path]:

@@ -64,7 +64,7 @@ def held_table(runs: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
 def held_over_seq(runs: Mapping[str, Sequence[Run]]) -> Figure:
     """The same as a figure: points as measured and lines as predicted, in all on the left and for a token on the right.
 
-    A label without a prediction has a thin line through its points.
+    A label without a prediction has a dotted line through its points.
     """
     figure, (left, right) = canvas(2, height=3.4)
     flat = [run for several in runs.values() for run in several]
@@ -83,6 +83,8 @@ def held_over_seq(runs: Mapping[str, Sequence[Run]]) -> Figure:
     handles = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles, frameon=False, fontsize=9, ncols=4, loc="outside lower left")
     how = ", ".join(dict.fromkeys(run.how for run in flat))
+    if told := {found.label for run in flat if (found := predicted_hold(run))}:
+        how = labels.POINTS_AND_LINES.format(how, ", ".join(told))
     title(left, labels.HELD_TITLE, how)
     title(right, labels.HELD_TOKEN_TITLE, how)
     return figure
@@ -95,7 +97,7 @@ def _draw(ax: Axes, label: str, runs: Sequence[Run], colour: str, scaled) -> Non
     ax.plot(seqs, [scaled(run, held_bytes(run)) for run in runs], "o", color=colour, label=label)
     if all(found):
         lines = [scaled(run, one.held_bytes) for run, one in zip(runs, found, strict=True)]
-        ax.plot(seqs, lines, color=colour, linewidth=1.2, label=f"{label}, {found[0].label}")
+        ax.plot(seqs, lines, color=colour, linewidth=1.2)
     else:
         ax.plot(seqs, [scaled(run, held_bytes(run)) for run in runs], ":", color=GREY, linewidth=1)
 

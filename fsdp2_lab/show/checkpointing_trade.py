@@ -43,7 +43,7 @@ class CheckpointingTrade:
         return self._controls
 
     def _ipython_display_(self) -> None:
-        show_live_or_static(lambda: self.controls, self.job.figure(), self.job.text)
+        show_live_or_static(lambda: self.controls, lambda: (self.job.figure(), self.job.text))
 
     def __repr__(self) -> str:
         return self.job.text
@@ -56,15 +56,19 @@ class TradeControls:
         self.job, widgets = job, find_ipywidgets()
         wide = {"style": {"description_width": "11em"}, "layout": {"width": "30em"}}
 
-        def choice(make, name: str, options) -> widgets.Widget:
+        def slider(name: str, options) -> widgets.SelectionSlider:
             value = getattr(job, name)
-            options = [*options, *({value} - set(options))]
-            return make(options=options, value=value, description=labels.TRADE_CONTROLS[name], **wide)
+            choices = [(f"{option:,}", option) for option in sorted({*options, value})]
+            return widgets.SelectionSlider(
+                options=choices, value=value, description=labels.TRADE_CONTROLS[name], **wide
+            )
 
-        sequences, batches = sorted({*SEQUENCES, job.seq}), sorted({*range(1, MOST_BATCH + 1), job.batch})
-        self.model = choice(widgets.Dropdown, "model", MODELS)
-        self.batch = choice(widgets.SelectionSlider, "batch", batches)
-        self.seq = choice(widgets.SelectionSlider, "seq", sequences)
+        models = [*MODELS, *({job.model} - set(MODELS))]
+        self.model = widgets.Dropdown(
+            options=models, value=job.model, description=labels.TRADE_CONTROLS["model"], **wide
+        )
+        self.batch = slider("batch", range(1, MOST_BATCH + 1))
+        self.seq = slider("seq", SEQUENCES)
         self.blocks = widgets.IntSlider(
             value=self._blocks, min=0, max=job.layers, description=labels.TRADE_CONTROLS["blocks"], **wide
         )

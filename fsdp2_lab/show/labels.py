@@ -83,6 +83,7 @@ STEP_TERMS_TITLE = "rank 0 at the peak of a later step"
 # Between forward and backward.
 SEQ = "tokens in a sequence"
 KIB_A_TOKEN = "KiB for each token"
+POINTS_AND_LINES = "points {}, lines {}"
 HELD_TITLE = "between forward and backward, rank 0"
 HELD_TOKEN_TITLE = "the same, divided by batch × seq"
 HELD_COLUMNS = ("checkpointing", "seq", "held", "predicted", "measured against it", "for each token", "how")

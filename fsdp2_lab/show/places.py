@@ -1,6 +1,7 @@
 """What a cell shows beside its controls: places that follow them, and that are saved with the notebook."""
 
 from base64 import b64encode
+from collections.abc import Callable
 from html import escape
 from importlib.util import find_spec
 from io import BytesIO
@@ -65,10 +66,10 @@ def picture(figure: Figure | None) -> Bundle:
     return {"text/plain": labels.FIGURE, "image/png": b64encode(file.getvalue()).decode()}
 
 
-def show_live_or_static(make_controls, figure: Figure | None, text: str) -> None:
+def show_live_or_static(make_controls: Callable, make_twin: Callable[[], tuple[Figure | None, str]]) -> None:
     """Controls and their places to who watches a kernel; the figure and the words anywhere else.
 
-    `make_controls` returns what has a `box` of widgets, a `picture` and `words`.
+    `make_controls` returns what has a `box` of widgets, a `picture` and `words`; `make_twin` a figure and a text.
     """
     from IPython import get_ipython
     from IPython.display import display
@@ -80,6 +81,7 @@ def show_live_or_static(make_controls, figure: Figure | None, text: str) -> None
         controls.picture.show()
         controls.words.show()
         return
+    figure, text = make_twin()
     if figure is not None:
         display(figure)
     display(Words(text))

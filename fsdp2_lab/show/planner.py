@@ -1,16 +1,11 @@
 """The planner: a planned job under sliders in a notebook that somebody looks at, as figure and text elsewhere."""
 
-from base64 import b64encode
 from functools import partial
-from html import escape
-from importlib.util import find_spec
-from io import BytesIO
 
-from ..contract.errors import UsageError
-from ..lab.live.frontend import is_watched
 from ..predict.plan import RANKS, RESERVE_GIB
 from ..predict.shapes import known_models
 from . import labels
+from .places import Place, Words, find_ipywidgets, picture, show_live_or_static
 from .planned_job import PlannedJob, static_twin
 
 GIB_PER_GPU = (16, 24, 32, 40, 48, 64, 80, 96, 141, 192, 288)
@@ -57,20 +52,7 @@ class Planner:
         return self.controls.box
 
     def _ipython_display_(self) -> None:
-        from IPython import get_ipython
-        from IPython.display import display
-
-        kernel = getattr(get_ipython(), "kernel", None)
-        figure, text = static_twin(self.job)
-        if kernel is not None and is_watched(kernel) and find_spec("ipywidgets"):
-            # The picture is for pages that show this output later, without a kernel behind the controls.
-            view = self.box._repr_mimebundle_()
-            picture = {} if figure is None else {"image/png": b64encode(_png(figure)).decode()}
-            display(view | {"text/plain": text} | picture, raw=True)
-            return
-        if figure is not None:
-            display(figure)
-        display(_Words(text))
+        show_live_or_static(lambda: self.controls, lambda: static_twin(self.job))
 
     def __repr__(self) -> str:
         return self.job.text
@@ -80,7 +62,7 @@ class Controls:
     """Widgets around one planned job: every control changes one setting, every change shows all answers again."""
 
     def __init__(self, job: PlannedJob):
-        self.job, widgets = job, _ipywidgets()
+        self.job, widgets = job, find_ipywidgets()
         wide = {"style": {"description_width": "10em"}, "layout": {"width": "27em"}}
         known = known_models()
         is_known = job.model in known
@@ -113,11 +95,10 @@ class Controls:
             "reshard": tick("reshard"),
         }
         self.button = widgets.Button(description=labels.PLAN_BUTTON)
-        self.image = widgets.Image(format="png", layout={"width": "814px"})
-        self.words = widgets.HTML()
+        self.picture, self.words = Place(), Place()
         controls = list(self.settings.values())
         columns = [widgets.VBox([self.model, *controls[:3]]), widgets.VBox([self.folder, *controls[3:]])]
-        self.box = widgets.VBox([widgets.HBox(columns), self.image, self.words, self.button])
+        self.box = widgets.VBox([widgets.HBox(columns), self.button])
 
         self.model.observe(self._choose_known, "value")
         self.folder.observe(self._choose_folder, "value")
@@ -129,11 +110,8 @@ class Controls:
 
     def refresh(self) -> None:
         """Show the job as it is now, the words first: they are there before the figure is drawn."""
-        self.words.value = _html(self.job.text)
-        figure = self.job.figure()
-        self.image.layout.display = "none" if figure is None else None
-        if figure is not None:
-            self.image.value = _png(figure)
+        self.words.put(Words(self.job.text).content)
+        self.picture.put(picture(self.job.figure()))
 
     def _choose_known(self, change) -> None:
         if change["new"] is not None:
@@ -154,35 +132,3 @@ class Controls:
             self.job.dry_run()
         finally:
             self.button.disabled, self.button.description = False, labels.PLAN_BUTTON
-
-
-class _Words:
-    """Lines of text, the last of them a command, as HTML and plain."""
-
-    def __init__(self, text: str):
-        self._text = text
-
-    def _repr_html_(self) -> str:
-        return _html(self._text)
-
-    def __repr__(self) -> str:
-        return self._text
-
-
-def _html(text: str) -> str:
-    lines = [escape(line) for line in text.splitlines()]
-    return "<br>".join(f"<code>{line}</code>" if line.startswith("torchrun ") else line for line in lines)
-
-
-def _png(figure) -> bytes:
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=figure.dpi)
-    return file.getvalue()
-
-
-def _ipywidgets():
-    try:
-        import ipywidgets
-    except ImportError:
-        raise UsageError("The planner's controls need ipywidgets: `pip install ipywidgets`.") from None
-    return ipywidgets
