@@ -86,7 +86,7 @@ def held_over_seq(runs: Mapping[str, Sequence[Run]]) -> Figure:
     if told := {found.label for run in flat if (found := predicted_hold(run))}:
         how = labels.POINTS_AND_LINES.format(how, ", ".join(told))
     title(left, labels.HELD_TITLE, how)
-    title(right, labels.HELD_TOKEN_TITLE, how)
+    title(right, labels.HELD_TOKEN_TITLE, labels.AS_ON_THE_LEFT)
     return figure
 
 

@@ -84,6 +84,7 @@ STEP_TERMS_TITLE = "rank 0 at the peak of a later step"
 SEQ = "tokens in a sequence"
 KIB_A_TOKEN = "KiB for each token"
 POINTS_AND_LINES = "points {}, lines {}"
+AS_ON_THE_LEFT = "points and lines as on the left"
 HELD_TITLE = "between forward and backward, rank 0"
 HELD_TOKEN_TITLE = "the same, divided by batch × seq"
 HELD_COLUMNS = ("checkpointing", "seq", "held", "predicted", "measured against it", "for each token", "how")
