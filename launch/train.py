@@ -79,14 +79,16 @@ record.stage("train")  # notebooks/08_training.ipynb
 """Train as on one device; only the loss and the data know that there are other ranks."""
 from torch.nn.functional import cross_entropy
 
-from fsdp2_lab.rank import held_out_batches, held_out_loss, text_batches
-
-held_out_before = held_out_loss(model, held_out_batches(config, settings, rank, world_size), device)
+from fsdp2_lab.rank import TrainingState, held_out_batches, held_out_loss, text_batches
 
 torch.manual_seed(settings.seed + rank)  # dropout, where a model has it, differs from rank to rank
 model.train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
-for inputs, targets in record.steps(text_batches(config, settings, rank, world_size)):
+state = TrainingState(model, optimizer, settings)
+first = state.resume()  # the step to begin with: 0, or where --resume was saved
+
+held_out_before = held_out_loss(model, held_out_batches(config, settings, rank, world_size), device)
+for inputs, targets in record.steps(text_batches(config, settings, rank, world_size, first), first):
     inputs, targets = inputs.to(device), targets.to(device)  # (batch, seq) each
     tokens = (targets != -100).sum()
     dist.all_reduce(tokens)  # ranks have different numbers of tokens: divide by everybody's
@@ -101,6 +103,8 @@ for inputs, targets in record.steps(text_batches(config, settings, rank, world_s
     loss = loss_sum.detach() / tokens
     dist.all_reduce(loss)
     record.log(loss=loss, tokens=tokens, grad_norm=grad_norm.full_tensor())
+    state.save_when_due()  # after every --save-every steps
+state.close()  # a save may still be going on
 
 held_out_after = held_out_loss(model, held_out_batches(config, settings, rank, world_size), device)
 record.note(held_out_before=held_out_before, held_out_after=held_out_after)

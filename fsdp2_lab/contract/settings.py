@@ -5,6 +5,7 @@ from functools import cache
 
 from .errors import UsageError
 from .model_source import ModelSource, find_model
+from .saved_state import check_destination, find_saved, read_state, save_folder
 
 PARAM_DTYPES = ("float32", "bfloat16")  # in float16 AdamW's eps of 1e-8 is 0, and its updates are NaN
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -31,6 +32,11 @@ class Settings:
     checkpointing: bool = _setting(True, "activation checkpointing, true or false")
     reshard: bool = _setting(True, "free gathered parameters after forward, true or false")
     seed: int = _setting(0, "seed of random weights and of the order of the data")
+    save_every: int = _setting(0, "steps from one saved training state to the next; 0: none is saved")
+    save_to: str = _setting("auto", "folder for saved states; auto: checkpoints/training")
+    save_keep: int = _setting(0, "how many of the newest saved states are kept; 0: all")
+    save_async: bool = _setting(False, "go on training while a state is written, true or false")
+    resume: str = _setting("", "saved state to go on from: a folder …/step-N, or latest (the newest in --save-to)")
 
     def check(self) -> ModelSource:
         """Check every value against its range and the model's limits; return where the model comes from.
@@ -47,6 +53,7 @@ class Settings:
                 f"--model {self.model}: a vocabulary of {vocabulary} is too small for bytes ({BYTE_TOKENS}), "
                 "and the folder has no tokenizer.json."
             )
+        self._check_saving()
         return source
 
     def check_values(self) -> None:
@@ -54,6 +61,10 @@ class Settings:
         for name in ("batch", "seq", "steps"):
             if not 1 <= getattr(self, name) <= _MOST:
                 raise UsageError(f"--{name} {getattr(self, name)}: expected a whole number from 1 to {_MOST:,}.")
+        for name in ("save_every", "save_keep"):
+            if not 0 <= getattr(self, name) <= _MOST:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} {getattr(self, name)}: expected a whole number from 0 to {_MOST:,}.")
         if not 0 < self.lr < float("inf"):
             raise UsageError(f"--lr {self.lr}: expected a number above 0.")
         if not 0 <= self.seed < 2**63:
@@ -62,6 +73,20 @@ class Settings:
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} {getattr(self, name)}: expected one of {', '.join(allowed)}.")
+
+    def _check_saving(self) -> None:
+        try:
+            if self.save_every:
+                check_destination(save_folder(self.save_to))
+            if self.resume and (folder := find_saved(self.resume, self.save_to)):
+                state = read_state(folder)
+                if self.steps <= state.step:
+                    raise UsageError(f"--steps {self.steps}: {folder} has done {state.step} already; say more steps.")
+        except (OSError, RuntimeError, ValueError) as error:  # a path too long, unreadable, with a NUL, ~nobody
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(
+                f"--save-to {self.save_to[:80]!r}, --resume {self.resume[:80]!r}: no such place ({reason})."
+            ) from None
 
 
 def parse_settings(argv: list[str], **defaults) -> Settings:

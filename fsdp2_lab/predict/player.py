@@ -58,7 +58,7 @@ class WatchedRecord:
     def __init__(self, live: LiveBytes, logs: list[StepLog]):
         self._live, self._logs = live, logs
 
-    def steps(self, batches: Iterable) -> Iterator:
+    def steps(self, batches: Iterable, first: int = 0) -> Iterator:
         for _, batch in zip(range(STEPS), batches, strict=False):
             self._live.begin_step()
             yield batch

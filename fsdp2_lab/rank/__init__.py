@@ -17,6 +17,8 @@ _HOMES = {
     "held_out_batches": "text",
     "unigram_loss": "text",
     "held_out_loss": "evaluate",
+    "TrainingState": "training_state",
+    "save_pretrained": "pretrained",
 }
 __all__ = list(_HOMES)
 

@@ -109,8 +109,8 @@ class Record:
         self._stage_start = time.perf_counter()
         self._meter.start()
 
-    def steps(self, batches: Iterable) -> Iterator:
-        """Go through `batches`, one training step each, and measure every step.
+    def steps(self, batches: Iterable, first: int = 0) -> Iterator:
+        """Go through `batches`, one training step each, and measure every step; `first` is the number of the first.
 
         On a CPU the first two steps are metered and slow; the steps after them are timed. (A loop that does
         not go through here is metered, and slowed, from end to end.) The record of a step holds what the loop
@@ -119,7 +119,7 @@ class Record:
         self._lap()
         step_meter = StepMeter(self._meter)
         try:
-            for step, batch in enumerate(batches):
+            for step, batch in enumerate(batches, first):
                 self._logged = StepRow(step, self._stage_name)
                 with step_meter.measuring(self._logged, self._laps):
                     yield batch

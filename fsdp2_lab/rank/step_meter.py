@@ -20,12 +20,14 @@ class StepMeter:
 
     def __init__(self, meter):
         self._meter, self._attribution, self._finder = meter, Attribution(), SpanFinder()
+        self._begun = 0
         self.units: list[UnitRow] = []  # of the model that the latest metered step called
 
     @contextmanager
     def measuring(self, row: StepRow, laps: list[Lap]) -> Iterator[None]:
         """Fill the row with what its step took; the lap of a metered one is added to `laps`."""
-        is_traced = row.step < METERED_STEPS
+        is_traced = self._begun < METERED_STEPS
+        self._begun += 1
         row.timed = not is_traced
         if not is_traced:
             if not self._meter.slows_steps:

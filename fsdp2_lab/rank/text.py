@@ -20,8 +20,8 @@ IGNORED = -100  # the target of a position that does not count
 HELD_OUT_WINDOWS = 64
 
 
-def text_batches(config: PretrainedConfig, settings: Settings, rank: int, world_size: int) -> Iterator:
-    """`settings.steps` batches of training text: (inputs, targets), each of shape (batch, seq).
+def text_batches(config: PretrainedConfig, settings: Settings, rank: int, world_size: int, first: int = 0) -> Iterator:
+    """Batches of training text up to `settings.steps`, from step `first`: (inputs, targets) of (batch, seq) each.
 
     Ranks never share a window within an epoch, and the windows of one step are the same for any number of
     ranks with the same global batch. A file's last window is padded; its padding has target -100.
@@ -30,10 +30,9 @@ def text_batches(config: PretrainedConfig, settings: Settings, rank: int, world_
         return stand_in.playing.batches(config, settings)
     windows = Windows("train", config, settings)
     sampler = DistributedSampler(windows, world_size, rank, shuffle=True, seed=settings.seed, drop_last=True)
-    loader = DataLoader(windows, settings.batch, sampler=sampler, drop_last=True)
-    if not len(loader):
+    if len(sampler) < settings.batch:
         raise UsageError(f"--batch {settings.batch}: {len(windows)} windows do not fill a step on {world_size} ranks.")
-    return islice(_epochs(loader, sampler), settings.steps)
+    return islice(_epochs(windows, sampler, settings.batch, first), max(0, settings.steps - first))
 
 
 def held_out_batches(config: PretrainedConfig, settings: Settings, rank: int, world_size: int) -> Iterator:
@@ -85,10 +84,15 @@ class Windows(Dataset):
         return inputs, targets
 
 
-def _epochs(loader: DataLoader, sampler: DistributedSampler) -> Iterator:
-    for epoch in count():
+def _epochs(windows: Windows, sampler: DistributedSampler, batch: int, first: int) -> Iterator:
+    first_epoch, skipped = divmod(first, len(sampler) // batch)
+    # A generator of its own: a loader draws a number from it, and dropout's must not depend on how often one begins.
+    dice = torch.Generator()
+    for epoch in count(first_epoch):
         sampler.set_epoch(epoch)
-        yield from loader
+        order = list(sampler)[skipped * batch :]
+        yield from DataLoader(windows, batch, sampler=order, drop_last=True, generator=dice)
+        skipped = 0
 
 
 def _tokenizer(config: PretrainedConfig, settings: Settings):
