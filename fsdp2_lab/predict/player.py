@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import torch
 
@@ -54,6 +55,8 @@ class Player:
 
 class WatchedRecord:
     """What a script's record is while it is dry-run: it cuts the log of live bytes into steps."""
+
+    folder = Path()  # nothing is written there
 
     def __init__(self, live: LiveBytes, logs: list[StepLog]):
         self._live, self._logs = live, logs

@@ -92,6 +92,11 @@ class Record:
         self._previous_hook, sys.excepthook = sys.excepthook, self._on_exception
         places.stage_and_step = lambda: (self._stage_name, self._step)
 
+    @property
+    def folder(self) -> Path:
+        """The run's folder, for what a script leaves beside its records."""
+        return self._run_dir
+
     def stage(self, name: str) -> None:
         """Mark where a stage begins; the one before it ends here.
 

@@ -72,7 +72,8 @@ def shard_bars(run: Run) -> Figure:
 
 def _draw_losses(ax: Axes, runs: Mapping[str, Run]) -> None:
     for (label, run), colour, style in zip(runs.items(), SERIES, ("-", "--", ":", "-."), strict=False):
-        ax.plot(run.losses, style, color=colour, label=label, linewidth=2)
+        steps = [step.step for step in run.records[0].steps if step.loss is not None] if run.records else []
+        ax.plot(steps, run.losses, style, color=colour, label=label, linewidth=2)
     ax.set_xlabel(labels.STEP)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_ylabel(labels.LOSS)
