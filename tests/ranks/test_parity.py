@@ -17,6 +17,7 @@ CASES = {
     "tied, all activations kept": ("llama-tied", False),
 }
 PADDED = "untied, ranks with different numbers of tokens"
+ACCUMULATED = ["tied", PADDED]
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +70,53 @@ def _train_plainly(settings: Settings) -> dict[str, list[float]]:
 @pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda ranks: f"{ranks} ranks")
 def trained(request, project, checkout, settings_of):
     """The records of launch/train.py for each case, on 1, 2 and 4 ranks."""
-    cases = {
-        case: [
-            *("--model", settings.model, "--batch", GLOBAL_BATCH // request.param, "--seq", settings.seq),
-            *("--steps", settings.steps, "--lr", settings.lr, "--compute-dtype", "float32"),
-            *("--checkpointing", str(settings.checkpointing).lower(), "--seed", settings.seed),
-        ]
-        for case, settings in settings_of.items()
-    }
+    cases = {case: _argv(settings, request.param) for case, settings in settings_of.items()}
     return project.run_several(checkout / "launch" / "train.py", cases, ranks=request.param)
+
+
+def _argv(settings: Settings, ranks: int) -> list:
+    return [
+        *("--model", settings.model, "--batch", GLOBAL_BATCH // ranks, "--seq", settings.seq),
+        *("--steps", settings.steps, "--lr", settings.lr, "--compute-dtype", "float32"),
+        *("--checkpointing", str(settings.checkpointing).lower(), "--seed", settings.seed),
+    ]
+
+
+@pytest.fixture(scope="module")
+def accumulated(project, scripts, settings_of):
+    """The same training on 2 ranks in two micro-batches a step, reduced after each or held back until the last."""
+    cases = {
+        f"{case}, {mode}": [mode, *_argv(settings_of[case], 2)]
+        for case in ACCUMULATED
+        for mode in ("reduced", "held_back")
+    }
+    return project.run_several(scripts / "accumulating.py", cases, ranks=2)
+
+
+@pytest.mark.parametrize("mode", ["reduced", "held_back"])
+@pytest.mark.parametrize("case", ACCUMULATED)
+def test_micro_batches_add_up_to_the_batch(case, mode, accumulated, plain):
+    for record in accumulated[f"{case}, {mode}"]:
+        assert [step.loss for step in record.steps] == pytest.approx(plain[case]["losses"], rel=RELATIVE)
+        norms = [step.values["grad_norm"] for step in record.steps]
+        assert norms == pytest.approx(plain[case]["norms"], rel=RELATIVE)
+
+
+def test_held_back_gradients_are_whole_and_nothing_of_them_is_clipped(project, checkout):
+    records = project.run(checkout / "launch" / "released.py", "--batch", 2, "--seq", 32, ranks=2).run.records
+    for record in records:
+        row = next(row for row in record.stages if row.name == "held_back")
+        assert row.bytes_after - row.bytes_before == pytest.approx(4 * record.values["parameters"], rel=0.01)
+        assert record.values["kept_mib"] == pytest.approx(2 * record.values["parameters"] / 2**20, rel=0.01)
+        assert record.values["norm_between"] == 0
+        assert record.values["norm_reduced_once"] == pytest.approx(record.values["norm_reduced_twice"], rel=RELATIVE)
+
+
+def test_a_mean_of_means_is_another_gradient_and_says_nothing(project, checkout):
+    script, small = checkout / "launch" / "mean_of_means.py", ["--seq", 64, "--steps", 2, "--weights", "random"]
+    few, one = (project.run(script, "--batch", 4 // ranks, *small, ranks=ranks).run.records[0] for ranks in (2, 1))
+    norms = [record.steps[0].values["grad_norm"] for record in (few, one)]
+    assert abs(norms[0] / norms[1] - 1) > 0.01 and few.steps[0].tokens == one.steps[0].tokens
 
 
 @pytest.mark.parametrize("case", [*CASES, PADDED])
