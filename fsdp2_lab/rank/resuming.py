@@ -40,8 +40,10 @@ def restore(
         ) from None
     flat = {name.removeprefix(OPTIMIZER): value for name, value in tensors.items() if name.startswith(OPTIMIZER)}
     flat |= {name: _as_before(state.facts[name], value) for name, value in facts.items()}
-    options = StateDictOptions(flatten_optimizer_state_dict=True)
-    set_optimizer_state_dict(model, optimizer, flat, options=options)
+    asked = [group["lr"] for group in optimizer.param_groups]
+    set_optimizer_state_dict(model, optimizer, flat, options=StateDictOptions(flatten_optimizer_state_dict=True))
+    if rank == 0 and (saved := [group["lr"] for group in optimizer.param_groups]) != asked:
+        print(f"the learning rate is the saved one, {saved[0]:g}, not {asked[0]:g}", flush=True)
     _restore_random(tensors, settings.seed + state.step, rank)
 
 

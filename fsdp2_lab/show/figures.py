@@ -78,7 +78,8 @@ def _draw_losses(ax: Axes, runs: Mapping[str, Run]) -> None:
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_ylabel(labels.LOSS)
     if len(runs) > 1:
-        ax.legend(frameon=False, fontsize=9)
+        ax.margins(y=0.3)  # room for the legend: curves that agree leave it none
+        ax.legend(frameon=False, fontsize=9, ncols=len(runs), loc="upper right")
     title(ax, labels.LOSSES_TITLE, ", ".join(dict.fromkeys(run.how for run in runs.values())))
 
 

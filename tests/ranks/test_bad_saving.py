@@ -46,6 +46,15 @@ def test_one_process_saves_and_resumes(folder):
     assert all(one.equal(other) for one, other in zip(resumed.parameters(), whole.parameters(), strict=True))
 
 
+def test_the_saved_learning_rate_counts_and_is_said(folder, capsys):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+    state = TrainingState(model, optimizer, Settings(resume=str(folder / "step-4")))
+    assert state.resume() == 4 and optimizer.param_groups[0]["lr"] == 0.1
+    assert "the saved one, 0.1, not 0.5" in capsys.readouterr().out
+
+
 def _cut(step):
     file = next(step.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1])

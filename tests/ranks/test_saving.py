@@ -138,6 +138,7 @@ def test_a_state_goes_on_along_the_curve_on_any_number_of_ranks(writers, ranks, 
     _, whole = saved
     record, one = resumed[ranks][f"from-{writers}"], whole[1]["whole"]
     assert [step.step for step in record.steps] == list(range(SAVED, STEPS))
+    assert [step.timed for step in record.steps[:3]] == [False, False, True] and record.steps[1].peak_bytes
     assert losses(record) == pytest.approx(losses(one)[SAVED:], rel=RELATIVE)
     assert [step.tokens for step in record.steps] == [step.tokens for step in one.steps][SAVED:]
     assert record.values["held_out_after"] == pytest.approx(one.values["held_out_after"], rel=RELATIVE)

@@ -30,6 +30,24 @@ def test_a_steps_windows_are_the_same_for_any_number_of_ranks(config):
         assert [set.union(*step) for step in zip(*shares, strict=True)] == one
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_batches_go_on_where_they_stopped_also_in_a_later_epoch(ranks, config, monkeypatch):
+    monkeypatch.setattr(text, "_texts", lambda split: [f"{number} " * 99 for number in range(19)])
+    settings = Settings(batch=2, seq=128, steps=60)  # an epoch has fewer than 30 steps
+    whole = windows(text_batches(config, settings, ranks - 1, ranks))
+    for first in (0, 1, 29, 59):
+        assert windows(text_batches(config, settings, ranks - 1, ranks, first)) == whole[first:]
+    assert windows(text_batches(config, settings, ranks - 1, ranks, 60)) == []
+
+
+def test_reading_text_leaves_the_random_numbers_alone(config):
+    torch.manual_seed(0)
+    next(text_batches(config, Settings(steps=1), 0, 1))
+    drawn = torch.rand(1)
+    torch.manual_seed(0)
+    assert drawn == torch.rand(1)  # or dropout would not go on where it was
+
+
 def test_ranks_do_not_share_a_window(config):
     settings = Settings(batch=4, steps=20)
     seen = [set.union(*windows(text_batches(config, settings, rank, 3))) for rank in range(3)]
