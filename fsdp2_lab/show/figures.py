@@ -1,8 +1,6 @@
-"""Figures of runs: losses, bytes by stage and rank, and shards."""
+"""Figures of runs: losses, and bytes by stage and rank."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from math import prod
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,7 +10,7 @@ from ..contract.units import MIB
 from ..lab.runs import Run
 from . import labels
 from .canvas import canvas, title
-from .palette import HELD, PARAMETERS, PEAK, SERIES, rank_colour
+from .palette import HELD, PEAK, SERIES, rank_colour
 
 
 def training(run: Run) -> Figure:
@@ -51,25 +49,6 @@ def peaks(runs: Mapping[str, Run], quantity: str, text: str, stage: str | None =
     return figure
 
 
-def shard_bars(run: Run) -> Figure:
-    """How many parameters each rank holds, by part of the model, from the shapes that the run noted as `shards`."""
-    figure, (ax,) = canvas(height=1.2 + 0.4 * run.ranks)
-    for rank, shards in run.noted("shards").items():
-        parts = dict.fromkeys(PARAMETERS, 0)
-        for name, shape in shards.items():
-            parts[_part(name)] += prod(shape)
-        starts = [0, *accumulate(parts.values())]
-        for (part, count), start in zip(parts.items(), starts, strict=False):
-            ax.barh(rank, count, left=start, color=PARAMETERS[part], label=part if rank == 0 and count else None)
-        ax.text(starts[-1], rank, f" {starts[-1]:,}", va="center", fontsize=9)
-    _rank_axis(ax, run.ranks)
-    ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.margins(x=0.15)
-    figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower left")
-    title(ax, labels.SHARDS_TITLE, labels.FROM_SHAPES.format(run.how))
-    return figure
-
-
 def _draw_losses(ax: Axes, runs: Mapping[str, Run]) -> None:
     for (label, run), colour, style in zip(runs.items(), SERIES, ("-", "--", ":", "-."), strict=False):
         steps = [step.step for step in run.records[0].steps if step.loss is not None] if run.records else []
@@ -104,16 +83,3 @@ def _rank_bars(
     for rank, (x, value) in enumerate(tops):
         ax.bar(x, value, width * 0.92, color=colour or rank_colour(rank))
     return tops
-
-
-def _rank_axis(ax: Axes, ranks: int) -> None:
-    ax.set_yticks(range(ranks), [labels.RANK.format(rank) for rank in range(ranks)])
-    ax.set_ylim(ranks - 0.4, -0.6)  # rank 0 on top
-
-
-def _part(name: str) -> str:
-    if "embed" in name or ".wte" in name or ".wpe" in name:
-        return labels.EMBEDDING
-    if "lm_head" in name:
-        return labels.HEAD
-    return labels.BLOCKS if any(piece.isdigit() for piece in name.split(".")) else labels.LAST_NORM

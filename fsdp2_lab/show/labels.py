@@ -10,10 +10,15 @@ HELD = "held at its end"
 
 LOSSES_TITLE = "loss over the tokens of all ranks"
 STAGES_TITLE = "bytes by stage, a bar a rank"
-SHARDS_TITLE = "parameters held"
+SHARDS_TITLE = "who holds which rows"
 FROM_SHAPES = "{}, from each rank's local shapes"
-
-EMBEDDING, BLOCKS, HEAD, LAST_NORM = "embedding", "blocks", "head", "last norm"
+COSTS_COLUMNS = ("run", "all-gathers", "reduce-scatters", "later steps' peak", "median step", "how")
+COSTS_TITLE = "collectives of a step"
+COLLECTIVE_NAMES = {"all_gather": "all-gathers", "reduce_scatter": "reduce-scatters"}
+COUNTED = "counted"
+PEAK_TITLE = "peak of a later step, {}"
+SECONDS_TITLE = "median step, seconds"
+HOLDS = "rank {}: {:,} numbers"
 
 RANKS_COLUMNS = ("rank", "local rank", "world size", "process", "device")
 STAGE_COLUMNS = ("run", "rank", "bytes before", "bytes after", "peak bytes", "seconds", "resident", "how")
@@ -137,6 +142,15 @@ PLAN_DRY_RUNNING = "The dry run plays launch/train.py as one of {}; it takes som
 PLAN_DRY_RUN = "{how}: {found}, found in {seconds:.0f} s."
 PLAN_AGAINST = "Predicted are {predicted}, {error:+z.2%} against it."
 PLAN_NO_DRY_RUN = "No dry run: {}"
+
+# The shards of one tensor.
+SHARD_CONTROLS = {"ranks": "ranks", "rows": "rows"}
+SHARD_TITLE = "a tensor of {:,} × {:,} over {}"
+SHARD_HOW = "predicted, cut as torch.chunk does; the marks: where equal shares would end"
+SHARD_ROWS = "{:,} × {:,} over {}. Rows: {}."
+SHARD_IDLE = "{} without a row of it, with nothing but padding."
+SHARD_LARGEST = "The largest piece is {:.1%} of the rows; an equal share would be {:.1%}."
+SHARD_PADDING = "Padding: {:,} × {:,} zeros, {:,} bytes, stored by the short ranks and sent with every gather."
 
 # The table of exercises.
 CHAPTERS = {

@@ -1,6 +1,4 @@
-"""The colours of ranks, of parts of a model and of bytes: Okabe and Ito's, which colour-blind readers tell apart."""
-
-from . import labels
+"""The colours of ranks and of bytes: Okabe and Ito's, which colour-blind readers tell apart."""
 
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, VERMILION, YELLOW, GREY = "#56B4E9", "#D55E00", "#F0E442", "#8C8C8C"
@@ -8,7 +6,6 @@ PALE = "#D9D9D9"
 
 RANKS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
 SERIES = RANKS
-PARAMETERS = {labels.EMBEDDING: SKY, labels.BLOCKS: BLUE, labels.HEAD: ORANGE, labels.LAST_NORM: GREY}
 HELD, PEAK = BLUE, SKY
 WINE = "#882255"
 TERM_COLOURS = {
