@@ -1,4 +1,4 @@
-"""Give the shards memory, without values, to see how much they take.
+"""Give the shards memory, without values, to see how much they take, and look at one of them.
 
     torchrun --standalone --nproc_per_node=2 launch/allocate.py
 
@@ -57,5 +57,16 @@ shards = {name: list(parameter.to_local().shape) for name, parameter in model.na
 record.note(shards=shards)
 
 record.stage("allocate")  # notebooks/05_sharding.ipynb
-"""Give the shards memory, without values, to see how much they take."""
+"""Give the shards memory, without values, to see how much they take, and look at one of them."""
 model.to_empty(device=device)
+
+name, weight = max(find_blocks(model)[0].named_parameters(), key=lambda pair: pair[1].numel())
+record.note(
+    parameter={
+        "name": name,
+        "class": type(weight).__name__,
+        "placements": str(weight.placements),
+        "shape": list(weight.shape),
+        "local shape": list(weight.to_local().shape),
+    }
+)
