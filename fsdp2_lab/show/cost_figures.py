@@ -43,15 +43,14 @@ def costs(runs: Mapping[str, Run]) -> Figure:
     _draw_bars(axes[2], [run.step_seconds for run in runs.values()], SKY, "{:.2f}")
     how = ", ".join(dict.fromkeys(run.how for run in runs.values()))
     texts = (labels.COSTS_TITLE, labels.PEAK_TITLE.format(name), labels.SECONDS_TITLE)
-    for ax, text, got in zip(axes, texts, (labels.COUNTED, how, how), strict=True):
+    for ax, text, got, room in zip(axes, texts, (labels.COUNTED, how, how), (1.4, 1.3, 1.3), strict=True):
         ax.set_yticks(range(len(runs)), list(runs) if ax is axes[0] else [""] * len(runs))
         ax.invert_yaxis()
-        ax.set_xlim(0, 1.3 * ax.dataLim.x1)  # room for the number beside the longest bar
+        ax.set_xlim(0, room * ax.dataLim.x1 or 1)  # for the number beside the longest bar; one rank counts nothing
         ax.set_xticks([])
         ax.spines["bottom"].set_visible(False)
         ax.tick_params(length=0)
         title(ax, text, got)
-    axes[0].set_xlim(0, 1.2 * axes[0].dataLim.x1)
     figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=2, loc="outside lower left")
     return figure
 

@@ -109,4 +109,5 @@ def test_the_mended_stage_passes_its_check(project, checkout, tmp_path):
 
 
 def test_the_root_before_its_blocks_is_refused(project):
-    assert launched(project, "top_down")[0].values["refused"].startswith("RuntimeError: Cannot concatenate")
+    assert launched(project, "top_down")[0].values["said"].startswith("RuntimeError: Cannot concatenate")
+    assert launched(project, "top_down", ranks=1)[0].values["said"] == "nothing"

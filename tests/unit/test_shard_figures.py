@@ -142,6 +142,12 @@ def test_collectives_peak_and_seconds_are_drawn_as_they_are(costly):
     assert "counted" in counts.get_title(loc="left") and "measured (CPU)" in peak.get_title(loc="left")
 
 
+def test_a_rank_alone_has_counted_nothing_and_is_drawn(noting, recwarn):
+    alone = noting({"collectives": {"all_gather": 0, "reduce_scatter": 0}})
+    counts, *_ = show.costs({"alone": alone}).axes
+    assert [text.get_text().strip() for text in counts.texts] == ["0 + 0"] and not recwarn.list
+
+
 @pytest.mark.parametrize("noted", [{}, {"collectives": {"all_gather": 2}}, {"collectives": [1]}, {"collectives": None}])
 def test_a_run_without_counts_is_refused(noting, noted, is_one_sentence):
     for draw in (show.costs, show.compare_costs):
