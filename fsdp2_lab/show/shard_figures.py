@@ -25,7 +25,6 @@ def shards(run: Run, only: str = "") -> Figure:
     """Who holds which rows of which parameter, from the local shapes that every rank noted as `shards`.
 
     A bar has the parameters of one kind in all layers that are cut alike; `only` keeps those whose name contains it.
-    Rows are numbered where a bar is cut otherwise than the one above it.
     Parameters are cut along their first dimension over all ranks, as `fully_shard` does on a mesh of one dimension.
     What is dashed is the padding that makes all pieces equal. Raises `UsageError` where there is nothing to draw.
     """
@@ -34,11 +33,9 @@ def shards(run: Run, only: str = "") -> Figure:
     if not kinds:
         raise UsageError(f"No parameter of {run.id} has {only!r} in its name; it has {', '.join(noted[0])[:200]}.")
     figure, (ax,) = canvas(height=1.3 + 0.27 * len(kinds))
-    above = None
     for place, (_, shapes) in enumerate(kinds):
         held = [shape[0] if shape else 1 for shape in shapes]
-        draw_rows(ax, place, held, inches=4.2 if held != above else 0)
-        above = held
+        draw_rows(ax, place, held, inches=4.2)
         whole = [sum(held), *shapes[0][1:]]
         ax.text(1.01, place, " × ".join(f"{size:,}" for size in whole), va="center", fontsize=8)
     shared = _shared_prefix([kind for kind, _ in kinds])
@@ -61,7 +58,7 @@ def shards(run: Run, only: str = "") -> Figure:
 def draw_rows(ax: Axes, place: float, held: list[int], inches: float) -> None:
     """One parameter as a bar of width 1: a block for every rank with the rows it holds, and the padding, dashed.
 
-    `inches` is how wide the bar will be, which decides whether a block has room for its rows' numbers; 0 for none.
+    `inches` is how wide the bar will be, which decides whether a block has room for its rows' numbers.
     """
     most = max(*held, 1)
     padded = most * len(held)

@@ -74,12 +74,6 @@ def test_rows_are_named_where_they_fit_and_shapes_are_the_whole(noting):
     assert "measured (CPU)" in ax.get_title(loc="left")
 
 
-def test_a_bar_that_is_cut_as_the_one_above_has_no_numbers(noting):
-    (ax,) = show.shards(sharded(noting, 2, {"a.weight": 8, "b.weight": 8, "c.weight": 6})).axes
-    numbered = [text.get_text() for text in ax.texts if "–" in text.get_text()]
-    assert numbered == ["0–3", "4–7", "0–2", "3–5"]
-
-
 def test_layers_of_two_lists_keep_their_whole_names(noting):
     (ax,) = show.shards(sharded(noting, 2, {"encoder.0.a.weight": 4, "decoder.0.a.weight": 4})).axes
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["encoder.*.a", "decoder.*.a"]
