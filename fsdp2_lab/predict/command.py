@@ -3,12 +3,13 @@
 import argparse
 import json
 from dataclasses import fields
+from inspect import signature
 
 from ..contract.settings import Settings
 from .account import account
 from .jobs import GRANULARITIES, OPTIMIZERS
 
-_UNUSED = ("model", "weights", "steps", "lr", "seed")  # settings that decide no memory: taken, and not looked at
+_DECIDING = set(signature(account).parameters)  # other settings decide no memory: taken, and not looked at
 
 
 def add_account(commands) -> None:
@@ -51,11 +52,6 @@ def _truth(text: str) -> bool:
 
 
 def _account(asked: argparse.Namespace, _rest: list[str]) -> int:
-    settings = {setting.name: getattr(asked, setting.name) for setting in fields(Settings)}
-    for name in _UNUSED:
-        del settings[name]
-    for name in ("optimizer", "foreach", "fused", "granularity", "device"):
-        settings[name] = getattr(asked, name)
-    predicted = account(asked.model, asked.ranks, **settings)
+    predicted = account(**{name: value for name, value in vars(asked).items() if name in _DECIDING})
     print(json.dumps(predicted.to_json(), indent=1) if asked.json else predicted)
     return 0
