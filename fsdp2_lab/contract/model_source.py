@@ -1,13 +1,13 @@
 """Model names and folders: what `--model` and `--weights` may say, checked without torch."""
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import workspace
 from .errors import UsageError
 from .published import PUBLISHED
+from .safetensors_files import safetensors_files
 from .untrusted import read_text
 
 # Vocabulary of ByT5's tokenizer: 3 special tokens, 256 bytes, 125 sentinels.
@@ -29,9 +29,6 @@ BUILT_IN = {
     "byte-llama": {**_BYTE_LLAMA, "tie_word_embeddings": False},
     "byte-llama-tied": {**_BYTE_LLAMA, "tie_word_embeddings": True},
 }
-
-_SHARD = re.compile(r"[^/\\\0][^\\\0]*\.safetensors")
-_PICKLES = ("pytorch_model*.bin", "model*.bin", "model*.pt", "model*.pth", "consolidated*.pth")
 
 
 @dataclass(frozen=True)
@@ -80,38 +77,12 @@ def _find(name: str, weights: str) -> ModelSource:
     if weights == "random":
         checkpoint = None
     elif weights == "auto":
-        checkpoint = own_checkpoint if has_safetensors(own_checkpoint) else None
+        checkpoint = own_checkpoint if safetensors_files(own_checkpoint) else None
     else:
         checkpoint = Path(weights).expanduser()
-        if not has_safetensors(checkpoint):
+        if not safetensors_files(checkpoint):
             raise UsageError(f"--weights {weights}: expected `auto`, `random` or a folder with *.safetensors in it.")
     return ModelSource(name, config, folder, checkpoint)
-
-
-def has_safetensors(folder: Path) -> bool:
-    """Whether a folder holds a model's safetensors.
-
-    Raises `UsageError` where its index names a missing file, or where its only weights are pickled.
-    """
-    for index in folder.glob("*.safetensors.index.json"):
-        try:
-            named = sorted(set(_read_json(index)["weight_map"].values()))
-            outside = [name for name in named if not _SHARD.fullmatch(name) or ".." in Path(name).parts]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"{index} is no index of safetensors ({type(error).__name__}: {error}).") from None
-        if outside:
-            raise UsageError(f"{index} names {outside[0]!r:.80}, which is no safetensors file in that folder.")
-        if missing := [name for name in named if not (folder / name).is_file()]:
-            raise UsageError(f"{index} names {missing[0]}, which is not in the folder; copy the whole checkpoint.")
-        return True
-    if any(folder.glob("model*.safetensors")):
-        return True
-    if pickled := next((file.name for pattern in _PICKLES for file in sorted(folder.glob(pattern))), None):
-        raise UsageError(
-            f"{folder} has weights only as a pickle ({pickled}), which can run code when loaded; "
-            "convert them to safetensors, or say `--weights random`."
-        )
-    return False
 
 
 def _read_config(folder: Path) -> dict:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from ..contract import workspace
 from ..contract.errors import UsageError
-from ..contract.model_source import BUILT_IN, find_model, has_safetensors
+from ..contract.model_source import BUILT_IN, find_model
+from ..contract.safetensors_files import safetensors_files
 from .launcher import launch
 
 
@@ -19,6 +20,6 @@ def checkpoint(model: str = "byte-llama") -> Path:
             return folder
         raise UsageError(f"{model} is a shape without weights here: give the folder of its checkpoint.")
     folder = workspace.checkpoints_dir() / model
-    if not has_safetensors(folder):
+    if not safetensors_files(folder):
         launch("pretrain", ranks=1)
     return folder

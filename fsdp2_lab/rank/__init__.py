@@ -12,6 +12,8 @@ _HOMES = {
     "model_config": "models",
     "find_blocks": "models",
     "initial_weights": "weights",
+    "load_slices": "slices",
+    "checkpoint_folder": "models",
     "save_checkpoints": "weights",
     "text_batches": "text",
     "held_out_batches": "text",

@@ -1,5 +1,7 @@
 """Models on the rank: the config that `--model` names, and the blocks that repeat in any architecture."""
 
+from pathlib import Path
+
 from torch import nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PretrainedConfig
 
@@ -26,6 +28,15 @@ def model_config(settings: Settings) -> PretrainedConfig:
             f"--model {settings.model}: {config.model_type!r} is no causal language model in transformers."
         )
     return stand_in.playing.config(config) if stand_in.playing else config
+
+
+def checkpoint_folder(settings: Settings) -> Path:
+    """The safetensors folder of `--weights`. Raises `UsageError` where `--model` and `--weights` name none."""
+    if checkpoint := find_model(settings.model, settings.weights).checkpoint:
+        return checkpoint
+    if stand_in.playing:
+        return Path(settings.model)  # nothing will be read from it
+    raise UsageError(f"--model {settings.model} has no checkpoint of its own; name a folder in --weights.")
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from fsdp2_lab.contract.errors import UsageError
-from fsdp2_lab.contract.model_source import has_safetensors
+from fsdp2_lab.contract.safetensors_files import safetensors_files
 from fsdp2_lab.contract.settings import Settings
 from fsdp2_lab.rank import initial_weights, save_pretrained
 
@@ -50,7 +50,7 @@ def test_it_holds_what_transformers_own_folder_holds(name, written, saved_models
     assert len(set(index["weight_map"].values())) > 1
     tied = {"lm_head.weight"} if MODELS[name]["tie_word_embeddings"] else set()
     assert set(index["weight_map"]) == names(saved_models[name]) - tied
-    assert not (written[name] / "sharded").exists() and has_safetensors(written[name])
+    assert not (written[name] / "sharded").exists() and safetensors_files(written[name])
 
 
 @pytest.mark.parametrize("name", ["llama", "llama-tied"])
