@@ -5,6 +5,7 @@ from .activations import held_bytes, held_over_seq, held_table
 from .checkpointing_trade import checkpointing_trade
 from .cost_figures import compare_costs, costs
 from .figures import loss_curves, peaks, training
+from .loading_figures import loading, loading_table
 from .memory_figures import dry_run_curve, memory_curve, step_terms, ways
 from .mesh_figures import collectives, mesh_layout
 from .overhead import overhead
@@ -28,6 +29,8 @@ __all__ = [
     "held_bytes",
     "held_over_seq",
     "held_table",
+    "loading",
+    "loading_table",
     "loss_curves",
     "memory_curve",
     "mesh_layout",

@@ -95,6 +95,11 @@ HELD_TOKEN_TITLE = "the same, divided by batch × seq"
 HELD_COLUMNS = ("checkpointing", "seq", "held", "predicted", "measured against it", "for each token", "how")
 TIMED_COLUMNS = ("run", "timed steps", "fastest", "median", "slowest", "how")
 
+# Loading.
+LOADING_TITLE = "rise of resident memory while loading, a bar a rank"
+LOADING_PASSING = "only while loading"
+LOADING_COLUMNS = ("loaded", "ranks", "seconds", "highest rise", "sum of all ranks", "how")
+
 # Checkpointing's trade.
 TRADE_CONTROLS = {
     "model": "model",

@@ -153,3 +153,23 @@ def test_a_weight_that_does_not_fit_ends_a_launch_with_that_sentence(spoiled, pr
     assert (error["rank"], error["type"]) == (0, "UsageError")
     assert "model.norm.weight is missing from the checkpoint" in error["message"]
     assert "model.norm.weight is missing" in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_dict_is_spent_by_loading_unless_a_new_one_is_passed(project, checkout, saved_models):
+    spent = project.run(checkout / "launch" / "load_twice.py", "--model", saved_models["llama"])
+    assert (spent.code, spent.told["error"]["rank"]) == (1, 0)
+    assert spent.told["error"]["type"] == "NotImplementedError" and "broadcast" in spent.told["error"]["message"]
+    assert spent.run.noted("loaded")[0] == 1
+
+    mended = (checkout / "launch" / "load_twice.py").read_text().replace("(model, weights,", "(model, dict(weights),")
+    (project.folder / "twice.py").write_text(mended)
+    assert project.run(project.folder / "twice.py", "--model", saved_models["llama"]).run.noted("loaded")[0] == 2
+
+
+def test_a_tied_model_comes_untied_and_drifts_apart(project, checkout, saved_models):
+    ended = project.run(checkout / "launch" / "load_untied.py", "--model", saved_models["llama-tied"], "--seq", 64)
+    assert ended.code == 0, ended.stderr
+    for record in ended.run.records:
+        values = record.values
+        assert values["parameters_then"] - values["parameters"] == 384 * 64  # the head has become one of its own
+        assert (values["tied"], values["before"]) == (False, 0) and values["after"] > 0
