@@ -42,16 +42,16 @@ REPORT = """# Loading: from rank 0, and by slices
 `python benchmarks/loading.py` wrote this. A Llama of {parameters:,} parameters, float32, {gib:.2f} GiB in {files}
 safetensors files; its largest tensor has {largest:.0f} MiB. {how}, gloo, {cores} cores, torch {torch}. The ways take
 turns. Medians over {rounds} rounds with the files in the page cache, least and most in brackets; *disk* is the median
-over {cold_rounds} rounds of which each began with the files' pages dropped. Sizes are in MiB; peaks are above what a
-rank held just before. They count the pages of mapped files, *anonymous* (sampled every 10 ms) does not.
+over {cold_rounds} rounds of which each began with the files' pages dropped. Sizes are in MiB. Peaks are above what a
+rank held just before, and count the pages of mapped files; *anonymous*, sampled every 10 ms, does not.
 
 | ranks | way | seconds | disk, s | peak, rank 0 | others | sum | anonymous, rank 0 | above own shards | rank 0 reads |
 |---|---|---|---|---|---|---|---|---|---|
 {rows}
 
 *Above own shards* is the highest rank's peak less its shards. `load_slices` promises one largest tensor at most,
-{largest:.0f} MiB: kept in {kept} of {promised} launches. It is {faster} as fast as from rank 0, the medians
-of paired ratios. In every one of the {launches} launches each rank compared its shards with the stored rows: {same}.
+{largest:.0f} MiB: kept in {kept} of {promised} launches. From rank 0 loading takes {faster}, medians of paired ratios.
+In every one of the {launches} launches each rank compared its shards with the stored rows: {same}.
 """
 
 
@@ -170,7 +170,7 @@ def report(loads: dict, parameters: int, largest: int, size: int, files: int) ->
         rows="\n".join(rows),
         kept=sum(kept),
         promised=len(kept),
-        faster=" and ".join(f"{ratio(loads, cached, ranks):.1f} times on {ranks} ranks" for ranks in RANKS),
+        faster=" and ".join(f"{ratio(loads, cached, ranks):.1f} times as long on {ranks} ranks" for ranks in RANKS),
         launches=len(every),
         same="equal to the bit" if all(load.same for load in every) else "NOT EQUAL",
     )
