@@ -55,7 +55,7 @@ q03b = Exercise(
     measure=lambda: 21 % 8,
     tolerance=0.0,
     hints=("RANK counts on from host to host, LOCAL_RANK begins at 0 on each.", "The third host's first is RANK 16."),
-    solution_text="21 - 16: hosts 0 and 1 have the ranks 0 to 15. Its GROUP_RANK is 2.",
+    solution_text="21 - 16 = 5: hosts 0 and 1 have the ranks 0 to 15. Its GROUP_RANK is 2.",
     slips=(
         (lambda: 21, "That is the rank among all 24; a host has GPUs 0 to 7."),
         (lambda: 2, "That is the host, its GROUP_RANK."),
@@ -70,7 +70,7 @@ q03c = Exercise(
     measure=partner,
     tolerance=0.0,
     hints=(
-        "Ranks fill the mesh row by row.",
+        "Write the four ranks into two rows, the first row first. What does a row hold together?",
         "A shard is shared by a column: row 0 is ranks 0 and 1, row 1 the others.",
     ),
     solution_text="Rank 3. Rows are 0 1 and 2 3; both ranks of a column hold the same half of each parameter.",
@@ -88,9 +88,9 @@ q03d = Exercise(
     tolerance=0.05,
     hints=(
         "Each rank starts with S/N. How often does it pass a piece to its neighbour?",
-        "N - 1 times a piece of S/N.",
+        "N - 1 times, a piece of S/N each: all pieces but the one that its neighbour began with.",
     ),
-    solution_text="(N - 1)/N of 16 MiB: its own piece, and all that pass by except the one its neighbour began with.",
+    solution_text="(N - 1)/N of 16 MiB: every piece but one, which its neighbour began with.",
     slips=(
         (lambda run: _whole_mib(run) / run.ranks, "That is its own piece; it passes on the others' as well."),
         (_whole_mib, "Nearly: nobody needs to send a rank its own piece."),

@@ -80,6 +80,10 @@ q07a = Exercise(
         (lambda run: boundary_bytes(run) / MIB, "Those are the blocks' inputs. After the last block there is more."),
         (lambda run: boundary_bytes(run) / MIB / 2, "That is bfloat16, as in the article; this run is in float32."),
         (lambda run: (boundary_bytes(run) + logits_bytes(run)) / MIB, "What does the last norm keep for its backward?"),
+        (
+            lambda run: (boundary_bytes(run) * (1 + 1 / run.noted("sizes")[0]["blocks"]) + logits_bytes(run)) / MIB,
+            "The last block's output counts. The norm after it keeps two tensors of that size besides.",
+        ),
     ),
 )
 
@@ -90,14 +94,18 @@ q07b = Exercise(
     measure=seq_like_state,
     tolerance=0.05,
     hints=(
-        "The bytes lie on a line through zero: take its slope from two rows of the table.",
-        "The state is 16 bytes for each parameter, divided by the ranks. Divide it by the slope.",
+        "The bytes lie on a line through zero: what does one token more, in each sequence of the batch, add to them?",
+        "The state is 16 bytes for each parameter, divided by the ranks. Divide it by a token's bytes times batch.",
     ),
     solution_text="16P/N over the bytes that one more token of a sequence costs. Above it, activations are the larger.",
     slips=(
         (lambda *runs: seq_like_state(*runs) * runs[0].ranks, "That is the whole state; a rank has 1/N of it."),
         (lambda *runs: seq_like_state(*runs, bytes_each=4), "Those are the parameters alone; the state is 16 bytes."),
         (lambda *runs: seq_like_state(*runs, bytes_each=12), "Gradients belong to the state, too: 16 bytes, not 12."),
+        (
+            lambda *runs: seq_like_state(*runs) * runs[0].records[0].settings["batch"],
+            "That is the tokens of the whole batch; each of its sequences has a part of them.",
+        ),
     ),
 )
 
@@ -122,7 +130,7 @@ q07d = Exercise(
     measure=more_flops,
     tolerance=0.03,
     hints=(
-        "If forward is 1 and backward 2, a step is 3. Which parts of forward are not computed again?",
+        "If forward is 1 and backward 2, a step is 3. Which part of that 1 is computed again?",
         "lm_head is in no block. And a block's down_proj comes after the last tensor that backward needs.",
     ),
     solution_text=(
@@ -144,7 +152,7 @@ q07e = Repair(
     tolerance=0.1,
     hints=(
         "How many inputs does a block keep for backward if each of its four children is checkpointed?",
-        "Of what a block's own checkpoint would keep, nothing but its input remains: wrap one forward, not four.",
+        "A block's own checkpoint keeps the block's input and nothing inside: wrap one forward, not four.",
     ),
     solution_text=(
         "block.forward = partial(checkpoint, block.forward, use_reentrant=False), without the loop over children. "
