@@ -1,11 +1,11 @@
-"""The exercises of chapter 00: an untrained model's loss, what training leaves, and what a step trains on."""
+"""The exercises of chapter 00: an untrained model's loss, what training leaves, what a step trains on and records."""
 
 from math import log, log2
 
 from ..contract.units import MIB
 from ..lab.runs import Run
 from .evidence import mib_per_parameter
-from .exercise import Exercise, NoEvidence
+from .exercise import Choice, Exercise, NoEvidence
 
 TOKENS = 384  # that the byte-level tokenizer can tell apart
 
@@ -23,6 +23,14 @@ def first_loss(run: Run) -> float:
     if not run.losses or run.records[0].settings.get("weights") != "random":
         raise NoEvidence('The question is of an untrained model; launch "train" with weights="random".')
     return run.losses[0]
+
+
+def whose_loss(run: Run) -> str:
+    """Whether the ranks recorded the same first loss. Raises `NoEvidence` for one rank, and where none was logged."""
+    firsts = [record.steps[0].loss for record in run.records if record.steps]
+    if len(firsts) < 2 or None in firsts:
+        raise NoEvidence("It takes two ranks that train to compare; launch the stage train on two or more.")
+    return "same" if len(set(firsts)) == 1 else "own"
 
 
 q00a = Exercise(
@@ -74,4 +82,23 @@ q00c = Exercise(
         (lambda run: tokens_a_step(run) // run.ranks, "That is one rank's; every rank reads text of its own."),
         (lambda run: run.records[0].settings["batch"] * run.ranks, "Those are sequences; each has seq tokens."),
     ),
+)
+
+q00d = Choice(
+    name="q00d",
+    question="Which loss of a step stands in rank 1's record?",
+    options={"same": "the same as in rank 0's", "own": "that of its own text", "none": "none, only rank 0 records one"},
+    measure=whose_loss,
+    hints=(
+        "Every rank writes a record of its own. Look at the losses of ranks 0 and 1 in the table.",
+        "The program sums loss and tokens over the ranks before it logs them.",
+    ),
+    solution_text=(
+        "Each rank computes the loss of its own text. The program adds them up over the ranks, with an all-reduce, and "
+        "divides by all tokens, so every rank logs the loss of the global batch."
+    ),
+    slips={
+        "own": "Each rank has one of its own text, but that is not what it logs: compare the two in the table.",
+        "none": "Every rank writes a record, losses included.",
+    },
 )

@@ -6,6 +6,7 @@ import pytest
 
 import fsdp2_lab
 from fsdp2_lab.contract.places import Collective, Place, read_stack, stack_file
+from fsdp2_lab.contract.record import RankError
 from fsdp2_lab.lab.verdict.hang import explain, script_line
 
 TORCH = next(path for path in __import__("torch").__path__) + "/distributed/distributed_c10d.py"
@@ -34,6 +35,17 @@ def test_ranks_that_call_different_collectives_disagree():
     places = {0: place(0, 5, waiting=True), 1: place(1, 5, waiting=True, name="barrier", sizes=())}
     assert explain(places, 2)[0] == (
         "The ranks disagree on collective 5: rank 0 began all-gather of (4,) and rank 1 began barrier."
+    )
+
+
+@pytest.mark.parametrize("message", ["Timed out waiting 8000ms for recv", "Connection closed by peer [127.0.0.1]:19"])
+def test_a_collective_that_was_broken_off_counts_as_begun(message):
+    frames = "torch/distributed/distributed_c10d.py"
+    places = {0: place(0, 1, waiting=True, name="all_reduce"), 1: place(1, 1, waiting=False, name="barrier", sizes=())}
+    assert "is in no collective" in explain(places, 2)[-1]
+    places[1].error = RankError(1, "RuntimeError", message, frames)
+    assert explain(places, 2)[0] == (
+        "The ranks disagree on collective 1: rank 0 began all-reduce of (4,) and rank 1 began barrier."
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...contract.places import Collective, Place
 from ...contract.units import format_seconds
-from .diagnosis import waited_too_long
+from .diagnosis import is_consequence
 
 _PACKAGE = str(Path(__file__).parents[2])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {_PACKAGE})
@@ -60,8 +60,8 @@ def script_line(place: Place) -> str | None:
 
 
 def _is_stuck(call: Collective, place: Place) -> bool:
-    # A wait that has timed out is over, and is the one to explain.
-    gave_up = place.error and waited_too_long(place.error)
+    # A wait that has timed out, or that another rank's end broke off, is over, and is the one to explain.
+    gave_up = place.error and is_consequence(place.error)
     return call.waiting or bool(gave_up and call.number == max(each.number for each in place.collectives))
 
 

@@ -1,11 +1,11 @@
 """Chapter 00's exercises on every kind of answer."""
 
 import pytest
-from cases import assert_number, recorded
+from cases import assert_choice, assert_number, recorded
 
 from fsdp2_lab.contract.record import StageRow, StepRow
 from fsdp2_lab.contract.units import MIB
-from fsdp2_lab.learn import q00a, q00b, q00c
+from fsdp2_lab.learn import q00a, q00b, q00c, q00d
 
 
 @pytest.fixture
@@ -33,3 +33,11 @@ def test_the_loss_of_a_model_that_knows_nothing(run, tmp_path):
     assert_number(q00a, (run,), 5.95, {8.58: "bits", 5.55: "384 tokens", 0: "certainty", 2.9: "q00a.hint()"})
     trained = recorded(tmp_path / "trained", steps=[StepRow(0, loss=2.0)], settings={"weights": "auto"})
     assert q00a.check(5.95, trained).kind == "note"
+
+
+def test_whose_loss_a_rank_records(run, tmp_path):
+    assert_choice(q00d, (run,), "same")
+    apart = recorded(tmp_path / "apart", steps=[StepRow(0, "train", loss=6.0)])
+    apart.records[1].steps[0].loss = 5.9
+    assert_choice(q00d, (apart,), "own")
+    assert q00d.check("same", recorded(tmp_path / "alone", ranks=1, steps=[StepRow(0, loss=6.0)])).kind == "note"
