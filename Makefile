@@ -35,7 +35,7 @@ lab: $(READY)  ## open JupyterLab on the notebooks
 
 notebooks: $(READY)  ## execute the series in place and keep its outputs
 	$(BIN)/fsdp2-lab notebooks --in-place
-	$(BIN)/python docs/first_run.py
+	$(BIN)/python docs/figures.py
 
 lint: $(READY)  ## format and lint
 	$(BIN)/ruff format .

@@ -104,13 +104,14 @@ def test_constraints_pin_every_dependency_inside_its_range():
     assert pins["torch"] == "2.13.0"
 
 
-def test_the_readmes_figure_is_the_notebooks():
+def test_the_readmes_figures_are_the_notebooks():
     sys.path.insert(0, str(ROOT / "docs"))
     try:
-        from first_run import first_figure
+        from figures import FIGURES, figure
     finally:
         sys.path.pop(0)
-    assert (ROOT / "docs" / "first_run.png").read_bytes() == first_figure()
+    for name, source in FIGURES.items():
+        assert (ROOT / "docs" / name).read_bytes() == figure(*source), name
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "launch").glob("*.py")), ids=lambda path: path.stem)
