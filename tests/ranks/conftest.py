@@ -75,7 +75,7 @@ class Project:
             text=True,
         )
 
-    def run(self, script, *argv, ranks: int = 2, timeout: float = 120) -> Ended:
+    def run(self, script, *argv, ranks: int = 2, timeout: float = 300) -> Ended:
         """`fsdp2-lab run SCRIPT --json`, to its end."""
         command = ["-m", "fsdp2_lab", "run", script, "--ranks", ranks, "--timeout", timeout, "--json", *argv]
         process = self.start(*command)
