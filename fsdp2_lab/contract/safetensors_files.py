@@ -14,10 +14,14 @@ _PICKLES = ("pytorch_model*.bin", "model*.bin", "model*.pt", "model*.pth", "cons
 def safetensors_files(folder: Path) -> list[Path]:
     """The files that hold a model's weights, sorted; none where the folder has no weights.
 
-    Where there is an index, only what it names: some folders hold the model a second time, in another layout. Raises
-    `UsageError` for an index that cannot be used or names a missing file, and for weights that are only pickled.
+    In transformers' order: `model.safetensors`, or else what an index names. Some folders hold the model a second
+    time, in another layout or dtype, or an index that a later save left behind. Raises `UsageError` for an index that
+    cannot be used or names a missing file, and for weights that are only pickled.
     """
-    for index in sorted(folder.glob("*.safetensors.index.json")):
+    if (whole := folder / "model.safetensors").is_file():
+        return [whole]
+    indexes = sorted(folder.glob("*.safetensors.index.json"))
+    for index in sorted(indexes, key=lambda index: not index.name.startswith("model.")):  # beside it, `consolidated.`
         return _named_by(index)
     if files := sorted(folder.glob("model*.safetensors")):
         return files

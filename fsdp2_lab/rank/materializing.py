@@ -1,25 +1,28 @@
-"""Memory for a sharded model's parameters, which were on `meta` until now."""
+"""Memory for what a checkpoint holds of a sharded model, and what was on `meta` until now."""
+
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 
 
-def materialize(model: nn.Module, device: torch.device, but: frozenset[str] | set[str] = frozenset()) -> None:
-    """Give every parameter on `meta`, but those named, uninitialised memory on `device`: of a DTensor its local shard.
+def materialize(model: nn.Module, device: torch.device, but: Iterable[torch.Tensor] = ()) -> None:
+    """Give every tensor on `meta`, except those in `but`, uninitialised memory on `device`: of a DTensor its shard.
 
-    Tied parameters stay tied, and buffers are left alone (`model.to_empty` would overwrite them). A module at a time:
-    fully_shard copies shards that it has to pad, and no more than one module's are there twice.
+    That is parameters and the buffers that checkpoints hold; what a model computes is left alone (`model.to_empty`
+    would overwrite it). Tied tensors stay tied. A module at a time: fully_shard copies shards that it has to pad, and
+    no more than one module's are there twice.
     """
-    left = {parameter for name, parameter in model.named_parameters() if name in but}
-    made: dict[nn.Parameter, nn.Parameter] = {}  # a tied parameter's first module makes it, the others take it
+    held = model.state_dict(keep_vars=True).values()
+    bare = {value for value in held if isinstance(value, torch.Tensor) and value.is_meta} - set(but)
+    made: dict[torch.Tensor, torch.Tensor] = {}  # a tied tensor's first place makes it, the others take it
     for module in model.modules():
-        parameters = module.named_parameters(recurse=False)
-        own = {name: parameter for name, parameter in parameters if parameter.is_meta and parameter not in left}
-        empty = {name: torch.empty_like(old, device=device) for name, old in own.items() if old not in made}
-        if empty:
+        named = [*module.named_parameters(recurse=False, remove_duplicate=False), *module.named_buffers(recurse=False)]
+        own = {name: old for name, old in named if old in bare}
+        first = {old: name for name, old in reversed(own.items()) if old not in made}
+        if first:
+            empty = {name: torch.empty_like(old, device=device) for old, name in first.items()}
             module.load_state_dict(empty, strict=False, assign=True)
+        made |= {old: getattr(module, name) for old, name in first.items()}
         for name, old in own.items():
-            if name in empty:
-                made[old] = getattr(module, name)
-            else:
-                setattr(module, name, made[old])
+            setattr(module, name, made[old])

@@ -32,20 +32,23 @@ def load_slices(
     """Fill a model's parameters and saved buffers from a safetensors folder; every rank must call it.
 
     `model` is sharded by `fully_shard` on a mesh of one or two dimensions, or not at all, and may be on `meta`: what is
-    there gets memory on `device`. Each rank reads the rows of its own shards, as they are stored, and converts them to
-    the parameter's dtype while it copies them. Beside its shards it holds one slice at a time. Tied weights stay
-    tied, whether they are stored once or under each name.
+    there gets memory on `device`, except buffers that no checkpoint holds. Each rank reads the rows of its own shards,
+    as they are stored, and converts them to the parameter's dtype while it copies them. Beside its shards it holds one
+    slice at a time. Tied weights stay tied, whether they are stored once or under each name.
 
     Raises `UsageError`, on every rank, for a folder without safetensors, a damaged or missing file, a tensor of another
     shape, and, if `strict`, for the first tensor that is missing or left over; the model is then as it was, unless a
-    file was damaged. With `strict=False` a missing parameter keeps its values, or stays on `meta`.
+    file was damaged. With `strict=False` a missing tensor keeps its values, or stays on `meta`.
     """
     if stand_in.playing:
         materialize(model, device)
         return Loaded(0, [], [])
-    folder = Path(folder).expanduser().absolute()
+    try:
+        folder = Path(folder).expanduser().absolute()
+    except RuntimeError:  # ~nobody
+        raise UsageError(f"{folder} names no user's home; name a folder with model*.safetensors in it.") from None
     matched = on_rank_0(lambda: _match(model, folder, strict), group)
-    materialize(model, device, set(matched.missing))
+    materialize(model, device, [tensor for name, tensor in wanted(model).items() if name in matched.missing])
     tensors = {name: tensor for name, tensor in wanted(model).items() if name in matched.found}
     reader = SliceReader(folder, matched)
     try:

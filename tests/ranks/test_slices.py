@@ -10,15 +10,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from fsdp2_lab.contract.errors import UsageError
 from fsdp2_lab.lab.stages import split_script
 from fsdp2_lab.predict.dryrun import dryrun_script
+from fsdp2_lab.rank import load_slices
 
 NAMES = ["llama", "llama-tied", "qwen3", "mistral", "gpt2"]
 RANKS = 3  # divides neither 64 nor 384 rows of every kind: some shards are padded
 
 
 def digest(tensor: torch.Tensor) -> str:
-    return hashlib.sha256(tensor.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
+    return hashlib.sha256(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 def stored(folder) -> dict[str, torch.Tensor]:
@@ -43,10 +45,14 @@ class Folders:
         return folder
 
     def parts(self):
-        """An index of two files, and beside them a file in another layout, which is not to be read."""
+        """An index of two files, and beside them, with an index of its own, another layout that is not to be read."""
         folder = self.copy("parts")
         tensors = load_file(folder / "model.safetensors")
-        (folder / "model.safetensors").rename(folder / "consolidated.safetensors")
+        (folder / "model.safetensors").unlink()
+        others = {f"layers.{name}": tensor + 1 for name, tensor in tensors.items()}
+        save_file(others, folder / "consolidated.safetensors")
+        index = {"weight_map": dict.fromkeys(others, "consolidated.safetensors")}
+        (folder / "consolidated.safetensors.index.json").write_text(json.dumps(index))
         names = list(tensors)
         halves = {"a-00001.safetensors": names[:9], "a-00002.safetensors": names[9:]}
         for file, held in halves.items():
@@ -54,6 +60,26 @@ class Folders:
         index = {"weight_map": {name: file for file, held in halves.items() for name in held}}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
         return folder
+
+    def beside_others(self):
+        """The whole in one file, and beside it another dtype, and an index that an earlier save has left."""
+        folder = self.copy("beside")
+        other = {name: tensor.half() + 1 for name, tensor in load_file(folder / "model.safetensors").items()}
+        save_file(other, folder / "model.fp16.safetensors")
+        index = {"weight_map": dict.fromkeys(other, "model-00001-of-00002.safetensors")}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        return folder
+
+    def module(self, name="module", **others):
+        """What the script's module `Odd` has, made here by hand."""
+        shapes = {"row": (1, 5), "one": (6, 2), "frozen.weight": (7, 4), "frozen.bias": (7,), "table": (3, 2)}
+        shapes |= {"wrapped.weight": (5, 4), "wrapped.bias": (5,)}
+        draw = torch.Generator().manual_seed(5)
+        tensors = {key: torch.randn(shape, generator=draw) for key, shape in shapes.items()}
+        tensors["count"] = torch.tensor(41)
+        (self.parent / name).mkdir()
+        save_file(tensors | others, self.parent / name / "model.safetensors")
+        return self.parent / name
 
     def cut_off(self):
         folder = self.copy("cut_off")
@@ -63,6 +89,7 @@ class Folders:
 
     def lacking_a_file(self):
         folder = self.copy("lacking")
+        (folder / "model.safetensors").unlink()
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "gone.safetensors"}}))
         return folder
 
@@ -102,6 +129,7 @@ def bad(folders) -> dict[str, tuple]:
         "cut off": (folders.cut_off(), "model.safetensors cannot be read"),
         "a file is not there": (folders.lacking_a_file(), "gone.safetensors, which is not in the folder"),
         "nothing": (folders.empty(), "has no safetensors"),
+        "nobody's": ("~nobody-of-that-name/x", "names no user's home"),
     }
 
 
@@ -120,6 +148,7 @@ def cases(folders, bad, saved_models) -> list[dict]:
     tied = saved_models["llama-tied"]
     every += [
         {"name": "parts", "config": llama, "folder": folders.parts()},
+        {"name": "beside others", "config": llama, "folder": folders.beside_others()},
         {"name": "half", "config": llama, "folder": half},
         {"name": "into half", "config": llama, "folder": llama, "dtype": "bfloat16"},
         {"name": "not on meta", "config": llama, "folder": llama, "meta": False},
@@ -132,6 +161,10 @@ def cases(folders, bad, saved_models) -> list[dict]:
         {"name": "not strict, extra", "config": llama, "folder": bad["extra"][0], "strict": False},
     ]
     every += [{"name": name, "config": llama, "folder": folder} for name, (folder, _) in bad.items()]
+    every += [
+        {"name": "odd", "config": "", "folder": folders.module()},
+        {"name": "odd, real count", "config": "", "folder": folders.module("module-real", count=torch.tensor(41.5))},
+    ]
     return [case | {"config": str(case["config"]), "folder": str(case["folder"])} for case in every]
 
 
@@ -169,13 +202,42 @@ def test_the_model_computes_what_the_plain_one_does_and_every_parameter_learns(n
 
 
 def test_ways_of_storing_the_same_tensors_give_the_same_shards(told):
-    for name in ("parts", "not on meta", "computed"):
+    for name in ("parts", "beside others", "not on meta", "computed"):
         assert "error" not in told[name][0], told[name][0]
         assert told[name][0]["whole"] == told["llama"][0]["whole"], name
     for name in ("stored twice", "stored as head"):
         assert [rank["whole"] for rank in told[name]] == [rank["whole"] for rank in told["llama-tied"]], name
         assert all(rank["tied"] for rank in told[name])
     assert told["without prefix"][2]["whole"] == told["gpt2"][2]["whole"]
+
+
+def test_a_module_of_ones_own_is_filled_with_its_buffers_and_stays_tied_and_frozen(told, folders, is_one_sentence):
+    tensors = load_file(folders.parent / "module" / "model.safetensors")
+    for rank in told["odd"]:
+        unwrapped = {name.replace("_checkpoint_wrapped_module.", ""): bits for name, bits in rank["whole"].items()}
+        assert unwrapped == {key: digest(tensor) for key, tensor in tensors.items()}
+        assert rank["tied"] and rank["frozen"] == ["frozen.weight", "frozen.bias"]
+    for rank in told["odd, real count"]:
+        assert "count is stored as F32" in rank["error"] and rank["on_meta"] and is_one_sentence(rank["error"])
+
+
+def test_without_a_group_one_process_loads_and_no_tensor_is_taken_for_two(tmp_path):
+    class Model(torch.nn.Module):
+        base_model_prefix = "model"
+
+        def __init__(self):
+            super().__init__()
+            self.model = torch.nn.Linear(3, 2)
+            self.weight = torch.nn.Parameter(torch.zeros(2, 3))
+
+    whole = {"model.weight": torch.ones(2, 3), "model.bias": torch.ones(2), "weight": torch.full((2, 3), 2.0)}
+    save_file(whole, tmp_path / "model.safetensors")
+    model = Model()
+    load_slices(model, str(tmp_path), torch.device("cpu"))
+    assert all(torch.equal(value, whole[name]) for name, value in model.state_dict().items())
+    save_file({name: whole[name] for name in ("model.bias", "weight")}, tmp_path / "model.safetensors")
+    with pytest.raises(UsageError, match="weight is missing"):
+        load_slices(model, tmp_path, torch.device("cpu"))
 
 
 def test_dtypes_are_converted_on_the_way_and_the_stored_bytes_read(told, folders, saved_models):
@@ -211,7 +273,7 @@ def test_a_bad_folder_is_named_on_every_rank_in_one_sentence_and_the_model_left_
 def test_replicas_of_shards_read_the_same_rows(project, scripts, saved_models):
     file = project.folder / "replicas.json"
     model = str(saved_models["qwen3"])
-    file.write_text(json.dumps([{"name": "replicas", "config": model, "folder": model, "replicate": 2}]))
+    file.write_text(json.dumps([{"name": "replicas", "config": model, "folder": model, "replicate": 2, "group": True}]))
     ended = project.run(scripts / "slices.py", file, ranks=4)
     assert ended.code == 0, ended.stderr
     ranks = [record.values["replicas"] for record in ended.run.records]
