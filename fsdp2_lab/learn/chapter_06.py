@@ -49,7 +49,7 @@ q06a = Exercise(
     measure=peak_of_rank_0,
     tolerance=0.05,
     hints=(
-        "Rank 0 has the full copy while the shards are being filled.",
+        "Rank 0 has the full copy until the last shard is filled.",
         "The full copy has 4 bytes per parameter. What else does rank 0 hold at the end of the stage?",
     ),
     solution_text="The full copy, 4 bytes per parameter, and rank 0's own shards beside it.",
@@ -65,16 +65,17 @@ q06a = Exercise(
 
 q06b = Choice(
     name="q06b",
-    question="What is the held-out loss after a row of the embedding is lost?",
+    question="What is the held-out loss after row 383 of the embedding is lost?",
     options={"same": "the same to the last digit", "higher": "higher", "nan": "not a number"},
     measure=loss_says,
     hints=(
         "Which tokens does the held-out text have? It is bytes.",
         "A row of the embedding is read when its token occurs, and never otherwise.",
     ),
-    solution_text="No text has that token, so nothing reads the row, and the loss cannot know of it.",
+    solution_text="No text has that token, so nothing reads the row, and the loss cannot know of it. Tied, it would be "
+    "the head's row, too, which gives that token its score everywhere, and the loss would rise.",
     slips={
-        "higher": "It would be, if the text had that token. Which tokens does a text of bytes have?",
+        "higher": "It would be, if the text had that token, or the head were tied. Which tokens does a text have?",
         "nan": "A vector of zeros is a vector like others; it would only be a wrong one, and only if it were read.",
     },
 )
@@ -90,7 +91,7 @@ q06c = Exercise(
         "Tied, embedding and head are one parameter, which is counted once.",
         "Untied, the 384 × 256 of the head are counted, too.",
     ),
-    solution_text="The head has become a parameter of its own, as in byte-llama.",
+    solution_text="The head has become a parameter of its own, as in byte-llama, until the first forward.",
     slips=((lambda run: parameters(run), "That is the tied model. Is it still one?"),),
 )
 

@@ -97,7 +97,7 @@ TIMED_COLUMNS = ("run", "timed steps", "fastest", "median", "slowest", "how")
 
 # Loading.
 LOADING_TITLE = "rise of resident memory while loading, a bar a rank"
-LOADING_PASSING = "only while loading"
+LOADING_PASSING = "besides its shards"
 LOADING_COLUMNS = ("loaded", "ranks", "seconds", "highest rise", "sum of all ranks", "how")
 
 # Checkpointing's trade.

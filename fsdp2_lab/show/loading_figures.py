@@ -29,7 +29,7 @@ def rises(run: Run) -> list[int]:
 
 
 def loading(runs: Mapping[str, Run]) -> Figure:
-    """The rise of resident memory in each run's last stage, a bar a rank; what the stage left there is filled.
+    """The rise of resident memory in each run's last stage, a bar a rank; its shards are filled.
 
     Raises `UsageError` as `rises`.
     """
