@@ -20,9 +20,8 @@ def safetensors_files(folder: Path) -> list[Path]:
     """
     if (whole := folder / "model.safetensors").is_file():
         return [whole]
-    indexes = sorted(folder.glob("*.safetensors.index.json"))
-    for index in sorted(indexes, key=lambda index: not index.name.startswith("model.")):  # beside it, `consolidated.`
-        return _named_by(index)
+    if indexes := sorted(folder.glob("*.safetensors.index.json")):
+        return _named_by(min(indexes, key=lambda index: not index.name.startswith("model.")))  # not `consolidated.`
     if files := sorted(folder.glob("model*.safetensors")):
         return files
     if pickled := next((file.name for pattern in _PICKLES for file in sorted(folder.glob(pattern))), None):
